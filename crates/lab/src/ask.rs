@@ -1,4 +1,4 @@
-//! A question of one line to a program at a Unix socket: by the lab on its own machine, by the runner in a VM.
+//! Sends a one-line question to a program at a Unix socket: the lab on its own machine, the runner in a VM.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// How long a program may take to answer: a host's agent has its turn late where packets fill the processor.
+/// How long a program may take to answer: a host's agent is scheduled late when packets keep the processor busy.
 const TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Says a line; the line that comes back, without its end.
+/// Sends a line and returns the answer without its newline.
 pub fn ask(socket: &Path, line: &str) -> anyhow::Result<String> {
     let at = || format!("at {}", socket.display());
     let mut stream = UnixStream::connect(socket).with_context(at)?;

@@ -44,15 +44,15 @@ pub enum LabError {
         /// What devices have counted.
         file: PathBuf,
     },
-    /// Flows that are planned ahead were over before the measured time was.
+    /// Flows are planned ahead, and the last began before the measured time was over.
     #[error(
         "flows had been planned for {lead_ms} ms more than the run takes, and the last began {late_ms} ms before the \
          measured time was over: its counters were read too slowly"
     )]
     TooLate {
-        /// How long before the end.
+        /// How long before the end of the measured time the last flow began.
         late_ms: u64,
-        /// What the plan allows for.
+        /// How much more time than the run takes the plan covers.
         lead_ms: u64,
     },
     /// A host command failed.

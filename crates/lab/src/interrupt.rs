@@ -16,7 +16,7 @@ impl Interrupt {
         Ok(Self(Stop::on_signals().map_err(|e| LabError::io("catching signals", e))?))
     }
 
-    /// What somebody else watches for.
+    /// Shares a flag that somebody else sets.
     pub fn of(stop: &Stop) -> Self {
         Self(stop.clone())
     }

@@ -78,7 +78,7 @@ enum Failure {
 
 fn run_guest(accelerator: &str, limit: Duration) -> Result<(), Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::Guest(format!("{what}: {error}"));
-    // QEMU works in it too, so that a core dump of a QEMU that aborts goes with it.
+    // QEMU also works in this directory, so that the core dump of a QEMU that aborts is removed with it.
     let directory = tempfile::tempdir().map_err(|e| failed("cannot make a temporary directory", e))?;
     let firmware = directory.path().join("firmware");
     std::fs::write(&firmware, firmware::bytes()).map_err(|e| failed("cannot write a temporary file", e))?;
@@ -115,7 +115,7 @@ fn run_guest(accelerator: &str, limit: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Waits for the process, and kills it at the limit; None if that was needed.
+/// Waits for the process, and kills it at the limit; None if it had to be killed.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
@@ -137,9 +137,8 @@ fn first_error(said: &str) -> String {
     line.map(|l| format!(": {}", l.trim().trim_start_matches("qemu-system-x86_64: "))).unwrap_or_default()
 }
 
-/// The guest, as firmware of 64 KiB: from real mode to 64-bit mode, then what stock kernels do on their first way and
-/// partial KVM implementations fail at: page tables, a model-specific register, BMI2 where it is announced, an
-/// exception.
+/// The guest, as firmware of 64 KiB: from real mode to 64-bit mode, then what stock kernels do first and partial KVM
+/// implementations fail at: page tables, a model-specific register, BMI2 where it is announced, an exception.
 #[cfg(target_arch = "x86_64")]
 mod firmware {
     std::arch::global_asm!(

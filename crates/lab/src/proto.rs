@@ -11,7 +11,7 @@ use crate::backlog::Backlog;
 
 /// Name of the virtio-serial port.
 pub const CONTROL_PORT: &str = "evenkeel.control";
-/// TCP port of the runner's own servers. This and the next are the first workload's: [`port_of`] has the others'.
+/// TCP port of the runner's own servers. These ports are the first workload's: [`port_of`] has the others'.
 pub const WORKLOAD_PORT: u16 = 5001;
 /// TCP port of memcached.
 pub const MEMCACHED_PORT: u16 = 11211;
@@ -23,7 +23,7 @@ pub const POSTGRES_PORT: u16 = 5432;
 pub const APPLICATION_PORT: u16 = 8080;
 /// Path of a file that web servers have; its size follows.
 pub const OBJECT_PATH: &str = "/object/";
-/// The file of which flows ask for as many bytes as they have, below [`OBJECT_PATH`].
+/// The file, below [`OBJECT_PATH`], of which each flow asks for as many bytes as it has.
 pub const ANY_OBJECT: &str = "any";
 /// Most bytes one [`Op::ReadFile`] returns.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
@@ -124,7 +124,7 @@ pub enum Op {
         share: f64,
         /// Length of a cycle.
         duty_us: u64,
-        /// How far into its first cycle it is.
+        /// How far into its first cycle it starts.
         phase_us: u64,
     },
     /// Begin the measured time in this VM: forget what tasks have recorded so far, start the TCP_INFO sampler over all
@@ -269,7 +269,7 @@ pub enum Task {
         keep_alive: bool,
         /// What they do.
         operations: Vec<WebOperation>,
-        /// Of the draws.
+        /// Seed of the random draws.
         seed: u64,
     },
     /// Send ICMP echo requests.
@@ -409,7 +409,7 @@ pub enum Answer {
     },
     /// What was recorded of each workload, by its place.
     Recorded {
-        /// So many as [`Op::Mark`] was told of.
+        /// As many as [`Op::Mark`] was told of.
         workloads: Vec<Recorded>,
     },
     /// What a queue did.
@@ -469,7 +469,7 @@ pub struct Arrived {
     pub end_ns: u64,
     /// The longest time between two of them.
     pub longest_stall_ns: u64,
-    /// Whether one was not what was sent.
+    /// Whether a byte differed from what was sent.
     pub is_damaged: bool,
 }
 
@@ -484,7 +484,7 @@ pub struct RequestTime {
     pub start_us: u64,
     /// From then to the server's answer, which comes when it has all bytes. None: not yet.
     pub took_us: Option<u64>,
-    /// From when the sender had its connection to the last byte. None: not yet, or of the load generator.
+    /// From when the sender had its connection to the last byte. None: not yet, or a request of the load generator.
     pub connected_took_us: Option<u64>,
 }
 

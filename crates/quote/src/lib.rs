@@ -1,6 +1,5 @@
 //! Text from outside (names in files, names of devices and paths, what other programs say), as messages, logs, tables
-//! and
-//! reports show it.
+//! and reports show it.
 //!
 //! What would break a line, steer a terminal, or make text read as something else is written as its escape: `\n`,
 //! `\u{1b}`, `\u{202e}`. Everything else stays as it is, in any script.
@@ -48,8 +47,8 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| is_harmful(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// Control characters; Unicode's own line breaks; what turns the direction of writing; the mark of byte order, which
-/// nobody sees.
+/// Control characters; Unicode's own line breaks; characters that change the direction of writing; the byte order mark,
+/// which is invisible.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')

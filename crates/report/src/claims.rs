@@ -29,7 +29,7 @@ pub(crate) enum Said {
         cells: [String; 2],
         /// The paper's.
         paper: f64,
-        /// Ours, of the two runs of each repetition; none where a cell has no run or a divisor is nothing.
+        /// The runs', from the two runs of each repetition; none where a cell has no run or a divisor is zero.
         here: Option<Summary>,
     },
     /// Cells from best to worst.
@@ -39,7 +39,7 @@ pub(crate) enum Said {
     },
 }
 
-/// The statements of all entries, in their order; what is said of every label of an axis, once for each.
+/// The statements of all entries, in their order; one about every label of an axis comes once for each label.
 pub(crate) fn claims<'a>(view: &View<'a>) -> Vec<Claim<'a>> {
     let of_entry = |paper: &'a PaperFigures| {
         let ratios = paper.ratios.iter().flat_map(|stated| ratio(view, paper, stated));
@@ -86,8 +86,8 @@ fn places(view: &View<'_>, paper: &PaperFigures, own: &Labels) -> Vec<Labels> {
     })
 }
 
-/// Runs of one repetition have the same draws: they are divided by each other. Where a divisor is nothing, there is no
-/// ratio: a median of the others would be one of chosen runs.
+/// Divides runs of the same repetition, which have the same draws. With a divisor of zero there is no ratio: a median
+/// of the others would be one of chosen runs.
 fn quotient(of: &Cell<'_>, to: &Cell<'_>, metric: &str) -> Option<Summary> {
     let figures = |cell: &Cell<'_>| -> BTreeMap<u32, f64> {
         cell.runs.iter().filter_map(|run| Some((run.repetition, *run.metrics.get(metric)?))).collect()

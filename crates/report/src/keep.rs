@@ -10,7 +10,7 @@ use crate::{ReportError, Results, write_parquet};
 /// Most bytes of a set that is kept.
 pub const MOST_KEPT_BYTES: u64 = 200_000;
 
-/// What is left out one after the other until the rest is small enough; how it is called, and how it goes.
+/// What is left out, one part after the other, until the rest is small enough: a part's name, and what removes it.
 type Part = (&'static str, fn(&mut RunRecord));
 const PARTS: [Part; 3] = [
     ("series and packets", |record| {
@@ -24,7 +24,7 @@ const PARTS: [Part; 3] = [
 /// How the remark begins that says what was left out.
 const WITHOUT: &str = "Kept without ";
 
-/// Takes from a record what was left out of the set when it was kept.
+/// Removes from a record what was left out of the set when it was kept.
 pub(crate) fn leave_out(set: &RunSet, record: &mut RunRecord) {
     let said = set.remarks.iter().filter_map(|remark| remark.strip_prefix(WITHOUT)?.split_once(';'));
     let names: Vec<&str> = said.flat_map(|(names, _)| names.split(", ")).collect();
@@ -68,7 +68,7 @@ pub fn keep(results: &Results, directory: &Path) -> Result<Option<Kept>, ReportE
 }
 
 fn files() -> impl Iterator<Item = &'static str> {
-    // Without the manifest, what is left counts for nothing: it goes first.
+    // The manifest goes first: without it, what is left does not count as results.
     [PARQUET_MANIFEST, META_FILE].into_iter().chain(PARQUET_FILES)
 }
 

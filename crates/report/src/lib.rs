@@ -64,7 +64,7 @@ pub fn render_svg(set: &RunSet, scenario: &Scenario, records: &[RunRecord], numb
 }
 
 /// Writes the table as Markdown to `file`, and a picture of each plot of the kinds `plane`, `heat` and `factors` beside
-/// it; the paths of all.
+/// it. Returns the paths of all.
 ///
 /// # Errors
 /// [`ReportError::Write`]

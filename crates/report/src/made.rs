@@ -15,7 +15,7 @@ pub(crate) struct Mark {
     pub engine: Engine,
     /// Digests of the code.
     pub code: String,
-    /// Digests of the code that has last run some of it again, and found it equal.
+    /// Digests of the code that last ran some of the runs again, and found them equal.
     pub again: Option<String>,
     /// Digest of the settings.
     pub settings: String,
@@ -31,7 +31,7 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// Whether results of this code are what this program would run: all of its parts are the same here.
+    /// Whether results of this code are what this program would produce: all parts of that code are the same here.
     pub(crate) fn have(&self, engine: Engine, code: &str) -> bool {
         let parts = |code: &str| code.split(Program::BETWEEN_PARTS).map(str::to_owned).collect::<BTreeSet<_>>();
         let ours = match engine {
@@ -94,8 +94,8 @@ pub(crate) fn mark_of(set: &RunSet) -> Option<Mark> {
 }
 
 impl Mark {
-    /// In which ways results are old beside the code and the digest of the scenario's settings as they are now; none
-    /// if they are current.
+    /// In which ways results are old, compared with the code and the digest of the scenario's settings as they are now;
+    /// none if they are current.
     pub fn why_old(&self, codes: &Codes, settings: &str) -> Vec<&'static str> {
         let scenario = (self.settings != settings).then_some("the scenario has changed since");
         let is_known = [Some(&self.code), self.again.as_ref()];

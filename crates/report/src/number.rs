@@ -1,7 +1,7 @@
 //! How figures are written.
 
-/// A figure with `decimals` digits after the point. A figure that would round to nothing keeps its first digit that
-/// counts.
+/// A figure with `decimals` digits after the point. A figure that would round to zero keeps its first significant
+/// digit.
 pub(crate) fn figure(value: f64, decimals: u8) -> String {
     if !value.is_finite() {
         return "n/a".to_owned();

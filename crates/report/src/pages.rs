@@ -11,7 +11,7 @@ use crate::ReportError;
 use crate::made::{self, Codes, find_mark};
 use crate::markdown::escape;
 
-/// What a line that says that a page is old ends with.
+/// The end of a line that says that a page is old.
 const OLD: &str = " <!-- old -->";
 
 /// A page with results.
@@ -40,7 +40,7 @@ pub fn check_pages(directory: &Path, scenarios: &Path, codes: &Codes) -> Result<
     Ok(pages)
 }
 
-/// Says below a page's heading that it is old and why, or takes that away; whether the file was changed.
+/// Writes below a page's heading that it is old and why, or removes that; returns whether the file was changed.
 ///
 /// # Errors
 /// [`ReportError::Read`], [`ReportError::Write`].
@@ -63,8 +63,8 @@ pub fn mark_page(page: &Page) -> Result<bool, ReportError> {
     Ok(true)
 }
 
-/// Writes into the pages of a scenario what is known `now` of the set that they are made of, as it was `before`: their
-/// sentence and mark become the new one's. Returns the pages that were changed.
+/// Updates the pages of a scenario that were made of a set as it was `before`: their sentence and mark become those of
+/// the set as it is `now`. Returns the pages that were changed.
 ///
 /// # Errors
 /// [`ReportError::Read`], [`ReportError::Write`].

@@ -7,7 +7,7 @@ use crate::plot::{Figure, panel_size};
 
 /// Room around everything, in CSS pixels.
 const MARGIN: i32 = 8;
-/// Of the page, and the width of a panel that has all of it.
+/// Width of the page, and of a panel that fills it.
 const WIDTH: i32 = 720;
 const HEADING: i32 = 24;
 const LINE: i32 = 18;

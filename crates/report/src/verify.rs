@@ -15,8 +15,8 @@ pub fn sample(of: usize, wanted: usize) -> Vec<usize> {
     (0..wanted).map(|number| if wanted == 1 { 0 } else { number * (of - 1) / (wanted - 1) }).collect()
 }
 
-/// The first difference between a run that was kept and the same run of now, in words; none if they are equal to the
-/// last digit in all that was kept. What no run that was kept has is new to the program, and is not compared.
+/// The first difference between a kept run and the same run made now, in words; none if all that was kept is equal to
+/// the last digit. What no kept run has is new to the program, and is not compared.
 pub fn difference(results: &Results, kept: &RunRecord, mut now: RunRecord) -> Option<String> {
     keep::leave_out(&results.set, &mut now);
     let metrics: BTreeSet<&String> = results.records.iter().flat_map(|record| record.metrics.keys()).collect();
@@ -58,7 +58,7 @@ pub fn note_again(
 ) -> Result<Vec<PathBuf>, ReportError> {
     let mut set = results.set.clone();
     let Some(made) = set.provenance.as_mut() else { return Ok(Vec::new()) };
-    // What made them needs no witness.
+    // Runs made again by the same code need no note.
     made.again = (made.program.code != again.program.code).then(|| again.clone());
     if set == results.set {
         return Ok(Vec::new());

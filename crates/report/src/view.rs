@@ -8,8 +8,8 @@ use evenkeel_scenario::metric::{About, Better, Metric};
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::stats::Summary;
 
-/// A virtual CPU that is busy for more of the time, in percent, has no rest: queues grow before it, whatever the
-/// network does.
+/// A virtual CPU that is busy for more than this percentage of the time is saturated: queues grow in front of it,
+/// whatever the network does.
 const FULL_CPU_PERCENT: f64 = 95.0;
 
 /// The results of one scenario, ordered for showing.
@@ -220,7 +220,7 @@ impl<'a> View<'a> {
         own.into_iter().flatten().chain(self.set.remarks.iter().cloned()).collect()
     }
 
-    /// Counts the lab's runs in which the receiver's virtual CPU had no rest, if there are any.
+    /// Counts the lab's runs in which the receiver's virtual CPU was saturated, if there are any.
     fn full_cpu_sentence(&self) -> Option<String> {
         let runs = || self.cells.iter().flat_map(|cell| &cell.runs);
         let is_full =

@@ -17,7 +17,7 @@ pub struct Pattern {
     pub receivers: Option<usize>,
     /// Payload as a share of `capacity_bps`.
     pub load: f64,
-    /// Of the links of the side with fewer VMs.
+    /// Capacity of the links on the side with fewer VMs.
     pub capacity_bps: f64,
     /// How large flows are.
     pub sizes: FlowSizes,
@@ -25,7 +25,7 @@ pub struct Pattern {
     pub burst_flows: u32,
 }
 
-/// A flow to be.
+/// A planned flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// When it begins.
@@ -38,7 +38,7 @@ pub struct Arrival {
     pub bytes: u64,
 }
 
-/// All flows that begin before `until_us`, in their order. None if nobody could send to anybody.
+/// All flows that begin before `until_us`, in their order; empty if nobody could send to anybody.
 pub fn poisson(pattern: &Pattern, seed: u64, until_us: u64) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let sizes = SizeDistribution::new(pattern.sizes);

@@ -71,7 +71,7 @@ pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The bound that so many repetitions of so many cells are beyond, if they are.
+/// The problem, if this many repetitions of this many cells are beyond the bound.
 pub(crate) fn too_many_runs(cells: usize, repetitions: u32) -> Option<Problem> {
     let runs = cells as u64 * u64::from(repetitions);
     let message = || format!("{runs} runs of {cells} cells; at most {MAX_RUNS} are allowed");

@@ -185,7 +185,7 @@ fn check_untagged(schema: &Json, alternatives: &[Json], value: &Value, path: &st
     if alternatives.iter().any(|a| fits(&a)) {
         return;
     }
-    // Of a name among many, the others say more than the form of those that are not written down.
+    // For a name among many, the known names say more than the pattern of names that are not listed.
     let many: Vec<&str> = alternatives.iter().filter_map(words).flatten().collect();
     if let Some(word) = value.as_str().filter(|_| many.len() > MANY_WORDS) {
         problems.push(Problem::at(path, unknown_word(word, &many)).allowing(many));
@@ -243,7 +243,7 @@ fn check_table(schema: &Json, table: &toml::Table, path: &str, problems: &mut Ve
     }
 }
 
-/// From so many words on a message names the likely one, and then all.
+/// With more words than this, a message names the likely one, and then all.
 const MANY_WORDS: usize = 20;
 
 fn check_name(names: &Json, key: &str, path: &str, problems: &mut Vec<Problem>) {
@@ -321,7 +321,7 @@ fn in_bounds(schema: &Json, value: &Value) -> bool {
 }
 
 fn matches(pattern: &str, text: &str) -> bool {
-    // Patterns are our own constants: the tests on the schema compile them all.
+    // Patterns are this crate's own constants: the tests on the schema compile them all.
     Regex::new(pattern).is_ok_and(|regex| regex.is_match(text))
 }
 

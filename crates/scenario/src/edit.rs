@@ -25,7 +25,7 @@ impl LoadedScenario {
     }
 }
 
-/// What is wrong with a key that is none.
+/// What is wrong with a text that is no dotted key.
 const FORM: &str = "not a dotted key, as `network.rate_mbit` or `axes[0].values` are";
 
 /// One step down a tree.
@@ -128,7 +128,7 @@ fn no_list(key: &str) -> String {
     format!("{} is no list", quoted(key))
 }
 
-/// A value keeps the place and the comment of the one before it; a table that was written in sections goes.
+/// Sets or removes a key. A value keeps the place and the comment of the one before it; a table in sections is removed.
 fn set_key(table: &mut dyn TableLike, key: &str, value: Option<Value>) {
     let Some(mut value) = value else {
         table.remove(key);

@@ -1,4 +1,4 @@
-//! A digest of what a scenario's runs depend on: two files with the same give the same runs under the same code.
+//! A digest of what a scenario's runs depend on: files with the same digest give the same runs under the same code.
 //!
 //! It is of every cell as it is run: defaults filled in, those of the mechanisms that act too, and keys in the order of
 //! their names. Titles, sources, the paper's figures and what is shown do not count; the labels of cells do, because

@@ -111,7 +111,7 @@ impl Scenario {
     /// The only workload, or the first of several.
     ///
     /// # Panics
-    /// Without any, which no scenario that was read is.
+    /// If there is none, but every scenario that was read has one.
     pub fn workload(&self) -> &Workload {
         self.workloads.values().next().expect("the check has seen a workload")
     }
@@ -122,7 +122,7 @@ impl Scenario {
         format!("workloads.{name}.{key}")
     }
 
-    /// The same with each workload alone, by its name.
+    /// This scenario with each workload alone, by the workload's name.
     pub fn alone(&self) -> impl Iterator<Item = (&str, Self)> {
         let only = |name: &String, workload: &Workload| Self {
             workloads: BTreeMap::from([(name.clone(), workload.clone())]),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::utsname::uname;
 
-/// For so long it is looked for the name of a holder, which writes it just after it has the lock.
+/// How often the name of a holder is looked for: the holder writes it just after it has taken the lock.
 const LOOKS: u32 = 50;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -26,7 +26,7 @@ impl Holder {
         Self { pid: std::process::id(), host: host() }
     }
 
-    /// As the holder has written it; nothing if it did not in time.
+    /// Reads what the holder has written; nothing if it did not write in time.
     pub(crate) fn of(mut file: File) -> Option<Self> {
         for _ in 0..LOOKS {
             let mut text = String::new();
@@ -47,7 +47,7 @@ impl Holder {
         Some(Self { pid: pid.parse().ok()?, host: host.to_owned() })
     }
 
-    /// Of other machines nothing is known.
+    /// Whether the holder may still run; of other machines nothing is known.
     fn may_live(&self) -> bool {
         self.host != host() || Path::new(&format!("/proc/{}", self.pid)).exists()
     }

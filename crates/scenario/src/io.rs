@@ -47,8 +47,8 @@ pub fn stage_results(directory: &Path, set: &RunSet, records: &[RunRecord]) -> R
         let mut all = records.iter().map(|record| out.write_all(&line(record)?));
         all.try_for_each(|written| written).and_then(|()| out.flush()).map_err(write_error(&directory.join(RUNS_FILE)))
     })?;
-    // Runs of another set go before a `meta.json` that is not theirs. Of the same set they stay: there may be no other
-    // copy.
+    // Runs of another set go before a `meta.json` that is not theirs is placed. Runs of the same set stay: there may be
+    // no other copy.
     let stale = fs::read(directory.join(META_FILE)).map_or(true, |present| present != bytes);
     let steps = [Step::Place(META_FILE), Step::Place(RUNS_FILE), Step::Remove(PARQUET_MANIFEST)];
     let tables = PARQUET_FILES.map(Step::Remove);
@@ -71,7 +71,7 @@ fn line(record: &RunRecord) -> std::io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Appends one run. What a full disk takes only a part of is taken back, so that the next line begins a line.
+/// Appends one run. If a full disk takes only a part of it, that part is removed, so that the next run begins a line.
 ///
 /// # Errors
 /// [`ScenarioError::Write`].
@@ -81,13 +81,13 @@ pub fn append_record(directory: &Path, record: &RunRecord) -> Result<(), Scenari
     let mut out = OpenOptions::new().append(true).create(true).open(&file).map_err(write_error(&file))?;
     let before = out.metadata().map_err(write_error(&file))?.len();
     out.write_all(&line).map_err(|error| {
-        // What stays of it all the same is left out on reading.
+        // If that fails, reading leaves the part out.
         let _ = out.set_len(before);
         write_error(&file)(error)
     })
 }
 
-/// Reads a directory of results. A last line that a kill or a power cut has left half is left out, and a remark says
+/// Reads a directory of results. A last line that a kill or a power cut left incomplete is left out, and a remark says
 /// so.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::holder::Holder;
 /// The file's name in the directory. It stays there.
 pub const LOCK_FILE: &str = ".lock";
 
-/// Held by whoever writes results into a directory.
+/// Held while a process writes results into a directory.
 #[derive(Debug)]
 pub struct Lock {
     _file: Flock<File>,
@@ -52,7 +52,7 @@ mod tests {
     fn only_one_has_it_and_the_others_are_told_who() {
         let directory = tempfile::tempdir().unwrap();
         let results = directory.path().join("a/b");
-        // Of a process that is no more.
+        // The lock file of a process that is gone.
         fs::create_dir_all(&results).unwrap();
         fs::write(results.join(LOCK_FILE), "4194305 elsewhere\nrest of a longer name").unwrap();
         let lock = Lock::take(&results).unwrap();

@@ -45,7 +45,7 @@ pub struct Again {
 }
 
 impl Program {
-    /// What separates digests; no digest has it.
+    /// Separates digests; no digest contains it.
     pub const BETWEEN_PARTS: &'static str = "-";
 
     /// The commit's first digits and whether that is all, as in `18b6d2d01a2c and changes`.

@@ -1,4 +1,4 @@
-//! Random numbers that are the same on every machine, for whoever draws by a scenario's seed.
+//! Random numbers that are the same on every machine, drawn by a scenario's seed.
 
 use crate::sweep::{GOLDEN_GAMMA, splitmix64};
 

@@ -14,7 +14,7 @@ const STAGING: &str = ".new";
 /// One step of a replacement. Each is atomic: it has happened or it has not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A waiting file gets its name; a file of that name is gone.
+    /// A waiting file gets its name, and replaces a file of that name.
     Place(&'static str),
     /// A file is removed, if it is there.
     Remove(&'static str),
@@ -85,7 +85,7 @@ impl Staged {
         File::open(&self.directory).and_then(|it| it.sync_all()).map_err(write_error(&self.directory))
     }
 
-    /// Takes some of the steps, of those that are there. A process that is killed has taken the first ones only.
+    /// Takes the steps in this range, as far as they exist. A process that is killed has taken the first ones only.
     ///
     /// # Errors
     /// [`ScenarioError::Write`].
@@ -105,7 +105,7 @@ impl Staged {
     }
 }
 
-/// Removes files that wait for nobody.
+/// Removes the directory of new files, with any that a killed process has left there.
 pub(crate) fn forget(directory: &Path) -> Result<(), ScenarioError> {
     let staging = directory.join(STAGING);
     gone(fs::remove_dir_all(&staging)).map_err(write_error(&staging))

@@ -92,7 +92,7 @@ pub struct FlowRecord {
 }
 
 impl FlowRecord {
-    /// Of one that has ended; `name` is that of the VM at a place.
+    /// The record of a flow that has ended; `name` gives the name of the VM at a place.
     pub fn of(ended: &Ended, name: impl Fn(u32) -> String) -> Self {
         Self {
             from: name(ended.from),

@@ -37,7 +37,7 @@ pub(crate) fn mechanisms() -> impl Iterator<Item = (&'static str, Vec<Key>)> {
     on_hosts.chain([("pvtcp", Pvtcp::keys())])
 }
 
-/// Leaves those settings in a mechanism's table that scenarios have, and says what holds where one is left out.
+/// Keeps those settings in a mechanism's table that scenarios have, and says what holds where one is left out.
 fn of_mechanism(name: &str, table: &mut Value, keys: &[Key]) {
     table["additionalProperties"] = false.into();
     let Value::Object(table) = table else { return };

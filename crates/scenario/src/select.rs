@@ -13,7 +13,7 @@ use crate::loaded::LoadedScenario;
 /// Names may have `=` in them: what the scenario has decides where the axis ends.
 ///
 /// # Errors
-/// [`ScenarioError::Invalid`] for an axis or a label that the scenario does not have, and for what may mean two.
+/// [`ScenarioError::Invalid`] for an axis or a label that the scenario does not have, and for a text that may mean two.
 pub fn select(cells: Vec<Cell>, only: &[String], loaded: &LoadedScenario) -> Result<Vec<Cell>, ScenarioError> {
     let mut wanted = Vec::new();
     let mut problems = Vec::new();

@@ -8,7 +8,7 @@ const PACKET_BYTES: f64 = 1460.0;
 /// Points of a cumulative distribution, linear in between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeDistribution {
-    /// Bytes, and the share of flows that have at most so many. Neither falls.
+    /// Bytes, and the share of flows that have at most as many. Neither falls.
     points: Vec<(f64, f64)>,
 }
 

@@ -14,7 +14,7 @@ use crate::schema::SCHEMA;
 use crate::tree::{deserialize, parse};
 use crate::validate;
 
-/// Whether so many repetitions of so many cells can be run.
+/// Checks that this many repetitions of these cells can be run.
 ///
 /// # Errors
 /// [`ScenarioError::Invalid`] with the bound.
@@ -61,7 +61,7 @@ pub(crate) fn expand(scenario: &Scenario, tree: &Table) -> Result<Vec<Cell>, Vec
     let axes: Vec<Vec<Point>> = scenario.axes.iter().map(Axis::points).collect();
     check_points(scenario, &axes)?;
     let mut base = tree.clone();
-    // What shows and compares cells is no part of a cell.
+    // Keys that show and compare cells are no part of a cell.
     for key in ["axes", "paper", "report"] {
         base.remove(key);
     }
@@ -214,7 +214,7 @@ fn set(tree: &mut Table, key: &str, value: Value) {
         }
         Some((first, rest)) => {
             let below = tree.entry(first).or_insert_with(|| Value::Table(Table::new()));
-            // Anything but a table is the check's to report.
+            // The check reports anything but a table.
             if let Value::Table(table) = below {
                 set(table, rest, value);
             }

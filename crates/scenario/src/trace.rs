@@ -1,6 +1,6 @@
-//! What happens in a run, event by event: an engine tells it, and somebody else writes it down.
+//! What happens in a run, event by event: an engine tells it to a [`Sink`], which writes it down.
 
-/// Who takes part. Machines are told by their places in the list.
+/// Who takes part. Machines are identified by their places in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// All VMs and machines, in the engine's order.
@@ -127,7 +127,7 @@ pub enum Timer {
 /// What becomes of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is set. While it is, it can be put off without a word.
+    /// It is set. While it is, it can be put off without another event.
     Set,
     /// It is no longer needed.
     Stopped,
@@ -180,7 +180,7 @@ pub enum Way {
 pub enum Origin {
     /// It comes from where it should.
     Passes,
-    /// vFlood has held it for so many nanoseconds.
+    /// vFlood has held it, for this many nanoseconds.
     Held(u64),
     /// vSnoop acknowledges on the VM's behalf.
     EarlyAck,
@@ -232,7 +232,7 @@ pub enum Carries {
         /// Whether it is the reply.
         is_reply: bool,
     },
-    /// A probe of ProBoSCIS, or what came of probes.
+    /// A probe of ProBoSCIS, or a report on probes.
     Probe(Probe),
 }
 
@@ -253,7 +253,7 @@ pub struct Probe {
     pub total: u8,
 }
 
-/// A TCP segment, or several that are left to others to cut.
+/// A TCP segment, or several that will be segmented on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The end that it is from.
@@ -291,11 +291,11 @@ pub struct Syn {
     pub sack_permitted: bool,
 }
 
-/// Takes in what happens, in its order.
+/// Takes in what happens, in order.
 pub trait Sink {
-    /// Who takes part: before anything happens.
+    /// Tells who takes part, before anything happens.
     fn begin(&mut self, stage: &Stage);
 
-    /// Something happens, so many nanoseconds after the run began.
+    /// Something happens, `at_ns` nanoseconds after the run began.
     fn take(&mut self, at_ns: u64, event: &Event);
 }

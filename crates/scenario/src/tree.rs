@@ -1,4 +1,4 @@
-//! The text of a scenario file as a tree, and the tree as a scenario. What is allowed in it is for others to check.
+//! The text of a scenario file as a tree, and the tree as a scenario. What is allowed in it is checked elsewhere.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(crate) fn deserialize(tree: &toml::Table) -> Result<Scenario, Vec<Problem>> 
     Scenario::deserialize(tree.clone()).map_err(|e| vec![Problem::at("", e.message().trim())])
 }
 
-/// What is no TOML.
+/// The problem with a text that is no TOML.
 pub(crate) fn syntax(text: &str, message: &str, span: Option<Range<usize>>) -> Vec<Problem> {
     let message = message.trim().replace('\n', "; ");
     vec![Problem {

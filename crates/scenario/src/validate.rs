@@ -93,7 +93,8 @@ fn workload(scenario: &Scenario) -> Vec<Problem> {
     problems
 }
 
-/// Whether `[mechanisms]` names groups or hosts that there are, and says alone which mechanisms act in them.
+/// Checks that `[mechanisms]` names groups or hosts that exist, and that nothing else says which mechanisms act in
+/// them.
 pub(crate) fn mechanisms(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, preset) in &scenario.mechanisms {
@@ -241,7 +242,7 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
     problems
 }
 
-/// Whether there are these labels of these axes.
+/// Checks that these axes have these labels.
 fn labels(scenario: &Scenario, path: &str, cell: &BTreeMap<String, String>) -> Vec<Problem> {
     let problem = |(name, label): (&String, &String)| {
         let path = format!("{path}.{}", segment(name));

@@ -1,5 +1,5 @@
 //! Asks a memcached, as memaslap does: some requests under way at any time, each on a connection of its own, nine GETs
-//! to a SET, keys of 64 bytes and values of 1024. Prints the latencies of a while as JSON, in microseconds.
+//! to a SET, keys of 64 bytes and values of 1024. Prints the latencies of the measured time as JSON, in microseconds.
 //!
 //! memcached_load ADDRESS:PORT CONNECTIONS WARMUP_SECONDS SECONDS
 //!
@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("memcached_load ADDRESS:PORT CONNECTIONS WARMUP_SECONDS SECONDS".into());
     };
     let (server, connections): (SocketAddr, u64) = (server.parse()?, connections.parse()?);
-    // Without connections it only sees to it that there is something to get.
+    // Without connections it only sets the values that GETs read.
     if connections == 0 {
         let mut first = Connection::new(server, 0)?;
         for key in 0..KEYS {

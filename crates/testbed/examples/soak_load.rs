@@ -24,18 +24,18 @@ use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Without any progress for so long, an operation is stuck.
+/// An operation without any progress for this long is stuck.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// A longest wait is reported from here on.
+/// A new longest wait is reported if it is longer than this.
 const SLOW: Duration = Duration::from_secs(20);
-/// A stuck connection stays for so long after it was reported.
+/// How long a stuck connection stays open after it was reported.
 const EXHIBIT: Duration = Duration::from_secs(5);
 /// What is read or written at once.
 const CHUNK: usize = 1 << 16;
-/// A prime, so that what is shifted by any number of segments does not look right.
+/// A prime, so that data that is shifted by any number of segments does not look right.
 const TABLE: usize = 1_048_573;
 const KEYS: usize = 16;
-/// Values of stores have up to twice as much.
+/// Values of stores have up to twice 2 to the power of this.
 const VALUE_BYTES_LOG2: usize = 16;
 const TRANSFER_BYTES_LOG2: usize = 21;
 /// Sizes of the files that nginx serves.
@@ -152,7 +152,7 @@ fn connect(target: &Target, waits: &Waits) -> Outcome<TcpStream> {
 trait Store {
     fn set(&mut self, key: &str, value: &[u8]) -> Outcome<()>;
     fn get(&mut self, key: &str) -> Outcome<Vec<u8>>;
-    /// As the store can take it.
+    /// A value in the form that the store can take.
     fn form(&self, value: Vec<u8>) -> Vec<u8> {
         value
     }
@@ -165,7 +165,7 @@ fn expect(reader: &mut Reader, want: &str) -> Outcome<()> {
     if line == want { Ok(()) } else { damaged(format!("it says {line:?}, not {want:?}")) }
 }
 
-/// Without its end, which is CR LF.
+/// Reads a line; returns it without its end, which is CR LF.
 fn read_line(reader: &mut Reader) -> Outcome<String> {
     let mut line = Vec::new();
     if reader.take(CHUNK as u64).read_until(b'\n', &mut line)? == 0 {
@@ -178,7 +178,7 @@ fn read_line(reader: &mut Reader) -> Outcome<String> {
     }
 }
 
-/// So many bytes as the other end says in text.
+/// Reads a value whose size the other end says in text.
 fn read_sized(reader: &mut Reader, size: &str) -> Outcome<Vec<u8>> {
     let Some(bytes) = size.parse().ok().filter(|bytes| *bytes <= 4 << VALUE_BYTES_LOG2) else {
         return damaged(format!("a value has {size:?} bytes"));
@@ -311,7 +311,7 @@ impl Store for Postgres {
 /// What the stores' keys are known to have: a seed and a size.
 type Known = HashMap<usize, (u64, usize)>;
 
-/// Sets a value, or gets one. What was not confirmed is not known.
+/// Sets a value, or gets one. A value that was not confirmed is not known.
 fn use_store(store: &mut dyn Store, prefix: &str, known: &mut Known, random: &mut Random) -> Outcome<u64> {
     let key = random.below(KEYS);
     let name = format!("{prefix}-{key}");
@@ -335,7 +335,7 @@ fn send(line: &mut impl Write, seed: u64, bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Reads all of them, and then says whether they were right.
+/// Reads bytes of a seed's stream to the end, and then says whether they were right.
 fn receive(line: &mut impl Read, seed: u64, bytes: u64) -> Outcome<Outcome<()>> {
     let mut buffer = vec![0; CHUNK];
     let (mut at, mut verdict) = (0, Ok(()));
@@ -360,7 +360,7 @@ fn transfer(mut line: Line<TcpStream>, up: u64, down: u64, seed: u64) -> Outcome
     let sending = thread::spawn(move || send(&mut sender, seed, up));
     let received = receive(&mut line, seed + 1, down);
     if received.is_err() {
-        // For the sender not to go on; what is stuck is to be looked at.
+        // Stops the sender; but a stuck connection stays open, to be looked at.
         match &received {
             Err(error) if is_stuck(error.kind()) => (),
             _ => drop(line.stream.shutdown(Shutdown::Both)),
@@ -375,7 +375,7 @@ fn transfer(mut line: Line<TcpStream>, up: u64, down: u64, seed: u64) -> Outcome
 }
 
 fn serve_one(stream: TcpStream) -> Outcome<()> {
-    // What is stuck is the client's to find and to show.
+    // The client has to find a stuck connection first, and to show it.
     limit(&stream, TIMEOUT * 3)?;
     let mut line = Line { stream, waits: Arc::default() };
     let mut head = [0; 24];
@@ -400,7 +400,7 @@ fn serve(port: u16) -> Outcome<()> {
         let listener = TcpListener::from(socket);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Its client knows what became of it, and says so.
+                // The client knows what became of it, and says so.
                 thread::spawn(move || drop(serve_one(stream)));
             }
         });
@@ -446,7 +446,7 @@ fn fetch(target: &Target, random: &mut Random, waits: &Arc<Waits>) -> Outcome<u6
         }
         bytes += FILES[file] as u64;
     }
-    // With nobody to read it would not end.
+    // With an open pipe that nobody reads, curl would not end.
     drop(output);
     let result = curl.wait_with_output()?;
     let is_damaged = verdict.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidData);

@@ -45,7 +45,7 @@ fn take(mut connection: TcpStream) -> io::Result<()> {
 fn serve(at: SocketAddr) -> io::Result<()> {
     for connection in TcpListener::bind(at)?.incoming() {
         let connection = connection?;
-        // One that breaks is its client's to report.
+        // If it breaks, its client reports that.
         thread::spawn(move || take(connection));
     }
     Ok(())

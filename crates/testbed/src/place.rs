@@ -62,7 +62,7 @@ impl Tap {
         let _ = send(self.0.as_raw_fd(), frame, MsgFlags::empty());
     }
 
-    /// TCP segments that were seen, up to so many; fewer if no more come within a second.
+    /// Up to `most` TCP segments that were seen; fewer if no more come within a second.
     pub fn tcp(&self, most: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut buffer = [0; 2048];

@@ -12,12 +12,12 @@ use libbpf_sys::{
     BPF_PROG_TYPE_XDP, bpf_insn, xdp_md,
 };
 
-/// Where tcx programs of others stand, seen from those that are there.
+/// Where a tcx program of others is attached, relative to those that are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// They see a packet first.
+    /// It sees a packet first.
     Before,
-    /// They see what the others have let pass.
+    /// It sees what the others have let pass.
     After,
 }
 
@@ -30,8 +30,8 @@ pub struct Program(OwnedFd);
 pub struct Link(OwnedFd);
 
 impl Drop for Link {
-    /// Detaches: what another thread has forked and not yet executed has the descriptor, too, and closing this one
-    /// would leave the program there as long.
+    /// Detaches explicitly: a child that another thread has forked and that has not yet executed has the descriptor,
+    /// too; until then, closing this one would leave the program there.
     fn drop(&mut self) {
         // SAFETY: the descriptor is a link's. The device may have gone before: nothing is left to take off then.
         unsafe { libbpf_sys::bpf_link_detach(self.0.as_raw_fd()) };
@@ -101,8 +101,8 @@ impl Program {
         Self::load(BPF_PROG_TYPE_SCHED_CLS, c"copy_to", &program)
     }
 
-    /// For tcx: writes a value into all that stays with a packet and is not of its bytes (mark, priority, `tc_index`,
-    /// control block), and it passes.
+    /// For tcx: writes a value into every field of a packet's metadata (mark, priority, `tc_index`, control block), and
+    /// the packet passes.
     pub fn scribble(value: i32) -> Self {
         let mut load = instruction(0xb7, value);
         load.set_dst_reg(2);
@@ -195,7 +195,7 @@ impl Program {
         Self::load(BPF_PROG_TYPE_XDP, c"to_stack", &answer(2))
     }
 
-    /// Pins it, for who takes programs from files.
+    /// Pins it, so that it can be opened from a file.
     pub fn pin(&self, path: &Path) {
         let path = CString::new(path.as_os_str().as_bytes()).expect("a path has no zero in it");
         // SAFETY: the path is a string of C.
@@ -203,7 +203,7 @@ impl Program {
         assert_eq!(error, 0, "{}", io::Error::last_os_error());
     }
 
-    /// The kernel's number of it.
+    /// The kernel's number for it.
     pub fn id(&self) -> u32 {
         let mut info = libbpf_sys::bpf_prog_info::default();
         let mut bytes = size_of_val(&info) as u32;
@@ -248,8 +248,8 @@ impl Program {
         self.test_run(&mut options)
     }
 
-    /// Lets real packets come in at this namespace's `lo`, each a copy of the frame, and the stack see to them: the
-    /// mean time of one, all that the stack does included. For a program of XDP.
+    /// Lets real packets, copies of the frame, come in at this namespace's `lo`, and the stack process them. Returns
+    /// the mean time of one, all that the stack does included. For a program of XDP.
     pub fn receive(&self, frame: &[u8], packets: u32) -> Duration {
         let context = xdp_md { data_end: frame.len() as u32, ..Default::default() };
         let mut options = libbpf_sys::bpf_test_run_opts {

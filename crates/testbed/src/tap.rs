@@ -39,7 +39,7 @@ pub enum Kind {
     Gro,
 }
 
-/// Who has a tap open: frames for the VM are read from it, frames of the VM written to it.
+/// An open tap: frames for the VM are read from it, frames of the VM are written to it.
 #[derive(Debug)]
 pub struct TapFile(File);
 
@@ -76,7 +76,7 @@ impl TapFile {
         Self::of(name, if has_offloads { Kind::Offloads } else { Kind::Plain })
     }
 
-    /// Lets the device outlive who has it open.
+    /// Lets the device outlive this file.
     pub fn persist(&self) {
         // SAFETY: TUNSETPERSIST takes its argument by value.
         let set = unsafe { libc::ioctl(self.0.as_raw_fd(), TUNSETPERSIST, 1) };
@@ -97,10 +97,10 @@ impl TapFile {
     }
 }
 
-/// Each frame that is written would be a batch of its own otherwise.
+/// Makes GRO wait: otherwise each frame that is written would be a batch of its own.
 fn wait_for_gro(device: &str) {
     let directory = tempfile::tempdir().unwrap();
-    // One of this network namespace.
+    // A sysfs of this network namespace.
     mount(Some("sysfs"), directory.path(), Some("sysfs"), MsFlags::empty(), None::<&str>).unwrap();
     let file = Path::new("class/net").join(device).join("gro_flush_timeout");
     std::fs::write(directory.path().join(file), GRO_NS.to_string()).unwrap();
@@ -181,7 +181,7 @@ struct Core {
     must_end: Arc<AtomicBool>,
 }
 
-/// Carries frames both ways. How many went in.
+/// Carries frames both ways; returns how many went in.
 fn pump(outside: &TapFile, inside: &TapFile, core: &Core, mut touch: impl FnMut(&mut [u8])) -> u64 {
     let mut taken = 0;
     while !core.must_end.load(Ordering::SeqCst) {
@@ -193,7 +193,7 @@ fn pump(outside: &TapFile, inside: &TapFile, core: &Core, mut touch: impl FnMut(
         }
         let mut ready = [outside, inside].map(|tap| PollFd::new(tap.0.as_fd(), PollFlags::POLLIN));
         let _ = poll(&mut ready, PollTimeout::from(10u8));
-        // Short turns: a core that is taken away is gone soon.
+        // Short turns, so that a core can be taken away soon.
         for _ in 0..16 {
             let (to, mut from) = (outside.take(), inside.take());
             if let Some(frame) = &to {

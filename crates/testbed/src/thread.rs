@@ -12,7 +12,7 @@ pub fn own() -> u32 {
 }
 
 /// The number of a thread that never runs, as long as this process lives. To a host it is the virtual CPU of all VMs
-/// here, so that all is acknowledged early that may be.
+/// here, so that everything is acknowledged early that may be.
 pub fn asleep() -> u32 {
     static ASLEEP: LazyLock<u32> = LazyLock::new(|| {
         let (tell, told) = channel();
@@ -22,7 +22,7 @@ pub fn asleep() -> u32 {
                 std::thread::park();
             }
         };
-        // By its name it is known as one.
+        // The host recognizes a virtual CPU by this name.
         Builder::new().name("vcpu".to_owned()).spawn(sleep).expect("there is room for a thread");
         told.recv().expect("it says its number first")
     });

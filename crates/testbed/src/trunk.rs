@@ -14,7 +14,7 @@ use crate::vm::Vm;
 
 /// Where tags stand in a frame.
 const TAGS: usize = 12;
-/// Of the networks, so that a frame with two tags is none too long for the bridge.
+/// MTU of the networks, so that a frame with two tags is not too long for the bridge.
 const MTU: usize = 1492;
 
 /// Its networks are there until this is dropped.
@@ -41,7 +41,7 @@ impl Trunk {
             let tap = network.spawn(move || {
                 let tap = TapFile::new("eth0", false);
                 ip(&format!("addr add {address}/24 dev eth0"));
-                // One device with many networks has one.
+                // One device with many networks has one MAC address.
                 let [_, _, _, last] = address.octets();
                 ip(&format!("link set eth0 address 02:00:00:00:09:{last:02x} mtu {MTU} txqueuelen 10000 up"));
                 tap
@@ -83,7 +83,7 @@ fn pump(outside: &TapFile, inside: &[(TapFile, Vec<u8>)], must_end: &AtomicBool)
     }
 }
 
-/// To the network that has just these tags.
+/// Puts a frame into the network that has exactly its tags.
 fn deliver(frame: &[u8], inside: &[(TapFile, Vec<u8>)]) {
     for (tap, tags) in inside {
         let Some(rest) = frame.get(TAGS..).and_then(|rest| rest.strip_prefix(tags.as_slice())) else { continue };

@@ -26,8 +26,8 @@ impl Drop for Vm {
 }
 
 impl Vm {
-    /// `port` on the bridge `br0` of this thread's namespace, `eth0` with an IPv4 address inside. `more` is said of the
-    /// port when it is made, in words of `ip link add`.
+    /// `port` on the bridge `br0` of this thread's namespace, `eth0` with an IPv4 address inside. `more` are further
+    /// arguments of `ip link add` for the port.
     pub fn new(port: &str, more: &str, address: &str) -> Self {
         let vm = Self::bare(address);
         ip(&format!("link add {port} {more} type veth peer name eth0 netns {}", vm.keeper.id()));

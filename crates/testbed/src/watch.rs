@@ -13,7 +13,7 @@ use nix::sys::socket::{
     AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, SockaddrLike, recvfrom, setsockopt, socket, sockopt,
 };
 
-/// What a socket keeps for us, at most.
+/// Size of the socket's receive buffer.
 const BUFFER_BYTES: usize = 256 << 20;
 /// A TCP packet at a device.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ impl Watch {
             loop {
                 match recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut buffer) {
                     Ok((length, Some(address))) => seen.extend(tcp(&buffer[..length], &address)),
-                    // What was there when the end came is in, too.
+                    // Packets that were there when the end came are read first.
                     _ if must_end.load(Ordering::SeqCst) => break,
                     _ => {}
                 }
@@ -111,16 +111,16 @@ fn lost(socket: i32) -> u32 {
 #[derive(Debug, Default)]
 struct Flow {
     first: Option<u32>,
-    /// Ends of data that is at the port or beyond, all before it being there too.
+    /// Up to where all data is at the port or beyond.
     delivered: u32,
     /// Further data, by where it begins.
     apart: Vec<(u32, u32)>,
     scale: u8,
-    /// The VM's own.
+    /// The VM's own highest ACK.
     vm_ack: u32,
     vm_edge: u32,
-    /// The highest ACK for a sender: another CPU may have its data in hands still, but nobody sends again what was
-    /// acknowledged.
+    /// The highest ACK for a sender. It is judged at the end: another CPU may still be handling the data, but
+    /// acknowledged data is never sent again.
     told: u32,
 }
 

@@ -24,7 +24,7 @@ use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use super::mmsg::{Batch, Received, SNAPLEN};
 
-/// What the kernel may hold for us per interface; it counts whole packets, not the part that is kept.
+/// The kernel's receive buffer per interface, which counts whole packets, not the part that is kept.
 const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 /// How often packets are fetched.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -110,7 +110,7 @@ impl Drop for Capture {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Who drops a capture does not want to know what came of it.
+            // The caller that drops a capture does not want its outcome.
             let _ = thread.join();
         }
     }
@@ -154,7 +154,7 @@ fn run(
     let mut batch = Batch::new();
     let mut summary = Summary { packets: 0, dropped: 0, remarks: Vec::new() };
     loop {
-        // Looked at before fetching: what came before the request to stop is in the file.
+        // Read before fetching, so that packets from before the request to stop are in the file.
         let last = stop.load(Ordering::Relaxed);
         for (interface, socket) in interfaces.iter().zip(sockets) {
             if let Some(error) = drain(socket, &mut batch, &mut writer, &mut summary.packets, last)? {
@@ -177,8 +177,9 @@ fn run(
     Ok(summary)
 }
 
-/// Fetches what one socket holds; at the end no more than it can hold at a time, so that heavy traffic cannot keep it
-/// busy for ever. Gives the socket's error, if it has one; that the file cannot be written ends the capture.
+/// Fetches what one socket holds, in a bounded number of rounds (in the last call enough for a full buffer), so that
+/// heavy traffic cannot keep it busy for ever. Returns the socket's error, if it has one; a file that cannot be written
+/// ends the capture.
 fn drain(
     socket: &OwnedFd,
     batch: &mut Batch,

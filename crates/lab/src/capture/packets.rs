@@ -1,4 +1,4 @@
-//! TCP headers out of a pcap file, ours or tcpdump's.
+//! Reads TCP headers from a pcap file of the lab or of tcpdump.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use super::live::SLL2_BYTES;
 const SLL_BYTES: usize = 16;
 /// `sll_pkttype` of a packet that leaves the interface.
 const PACKET_OUTGOING: u8 = 4;
-/// A file that claims more is not ours.
+/// More packets than any capture of the lab holds.
 const MAX_PACKETS: usize = 50_000_000;
 
 /// The flags of a TCP header, as in its 14th byte.
@@ -115,7 +115,7 @@ pub fn read_from(input: impl Read) -> anyhow::Result<Trace> {
     let link = Link::of(header.datalink).with_context(|| format!("link type {:?} is not known", header.datalink))?;
     let unit_ns = if header.ts_resolution == TsResolution::NanoSecond { 1 } else { 1000 };
     let mut trace = Trace::default();
-    // Raw records: the checked ones are refused when the packet was longer than what was kept of it.
+    // Raw records: the checked reader refuses a packet of which only a part was kept.
     while let Some(record) = reader.next_raw_packet() {
         let record = match record {
             Ok(record) => record,
@@ -157,7 +157,7 @@ impl Link {
     }
 }
 
-/// One record. None for what is no TCP packet, or whose TCP header is not all there.
+/// Parses one record. None if it is no TCP packet, or its TCP header is incomplete.
 fn parse(link: Link, data: &[u8], wire_len: u32, t_ns: i64) -> Option<Packet> {
     let (mut interface, mut outgoing) = (None, None);
     let sliced = match link {
@@ -178,7 +178,7 @@ fn parse(link: Link, data: &[u8], wire_len: u32, t_ns: i64) -> Option<Packet> {
     let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else {
         return None;
     };
-    // Bytes of the IP packet behind its fixed header, and where that header begins.
+    // The addresses, the IP header and its length, and the length of the whole IP packet.
     let (source, destination, ip_start, ip_header, ip_len) = match sliced.net.as_ref()? {
         LaxNetSlice::Ipv4(ip) => {
             let header = ip.header();
@@ -195,7 +195,7 @@ fn parse(link: Link, data: &[u8], wire_len: u32, t_ns: i64) -> Option<Packet> {
     };
     let offset = |part: &[u8]| (part.as_ptr() as usize).checked_sub(data.as_ptr() as usize);
     let (ip_start, tcp_start) = (offset(ip_start)?, offset(tcp.slice())?);
-    // A length of zero is that of a packet above 64 KB: then what was on the wire counts.
+    // A packet above 64 KB has a length of zero: its length on the wire counts instead.
     let ip_len = if ip_len == 0 { (wire_len as usize).checked_sub(ip_start)? } else { ip_len };
     if tcp_start < ip_start + ip_header {
         return None;

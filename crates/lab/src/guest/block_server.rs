@@ -1,4 +1,4 @@
-//! A connection that is asked for blocks.
+//! Serves blocks on a connection.
 
 use std::io::{self, Read};
 use std::net::Shutdown;

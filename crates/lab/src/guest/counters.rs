@@ -39,7 +39,7 @@ const PVTCP_COUNTERS: [(&str, &str); 13] = [
 
 /// All counters now. Those of eth0 are missing where there is no eth0, PVTCP's where its module is not loaded.
 ///
-/// No program is started for them: on a processor that is full of packets, a driver domain's, that takes seconds.
+/// Starts no program for them: on a processor that is full of packets, as a driver domain's, that takes seconds.
 pub fn read() -> anyhow::Result<BTreeMap<String, i64>> {
     let mut values = BTreeMap::new();
     for path in ["/proc/net/netstat", "/proc/net/snmp"] {
@@ -54,7 +54,7 @@ pub fn read() -> anyhow::Result<BTreeMap<String, i64>> {
     Ok(values)
 }
 
-/// Those of these files that are there.
+/// Reads those of the files that exist.
 fn read_files(directory: &Path, counters: &[(&str, &str)], values: &mut BTreeMap<String, i64>) -> anyhow::Result<()> {
     for (name, file) in counters {
         let path = directory.join(file);

@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as the web application needs: one request or response at a time on a connection, with bodies of
-//! a length said ahead.
+//! As much of HTTP/1.1 as the web application needs: one request or response at a time on a connection, with bodies
+//! whose length is announced.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -34,14 +34,14 @@ pub struct Http {
 }
 
 impl Http {
-    /// One that stands.
+    /// Wraps an established connection.
     pub fn new(stream: TcpStream) -> anyhow::Result<Self> {
         stream.set_nodelay(true).context("TCP_NODELAY")?;
         stream.set_read_timeout(Some(TIMEOUT)).context("SO_RCVTIMEO")?;
         Ok(Self { reader: BufReader::new(stream) })
     }
 
-    /// A new one.
+    /// Opens a new connection.
     pub fn connect(to: SocketAddr) -> anyhow::Result<Self> {
         Self::new(socket::connect(to, SocketSettings::default())?)
     }
@@ -69,7 +69,7 @@ impl Http {
         }
     }
 
-    /// Reads so many bytes, and forgets them.
+    /// Reads and discards `bytes` bytes.
     pub fn skip(&mut self, bytes: u64) -> anyhow::Result<()> {
         let read =
             std::io::copy(&mut (&mut self.reader).take(bytes), &mut std::io::sink()).context("reading a body")?;
@@ -77,7 +77,7 @@ impl Http {
         Ok(())
     }
 
-    /// Sends a message whose head, without the length of the body, is this.
+    /// Sends a message; `head` lacks only the body's length.
     pub fn send(&mut self, head: &str, body_bytes: u64) -> anyhow::Result<()> {
         let mut stream = self.stream();
         let head = whole_head(head, body_bytes);
@@ -94,7 +94,7 @@ impl Http {
         Ok(())
     }
 
-    /// Sends a request and reads the whole answer, which has to be one of success.
+    /// Sends a request and reads the whole answer, which must report success.
     pub fn request(&mut self, method: &str, path: &str, body_bytes: u64, keep: bool) -> anyhow::Result<Head> {
         self.send(&head_of_request(method, path, keep), body_bytes)?;
         let head = self.head()?.context("the server has closed the connection without an answer")?;
@@ -105,12 +105,12 @@ impl Http {
     }
 }
 
-/// What goes before the body of such a request.
+/// The whole head of a request.
 pub fn request_head(method: &str, path: &str, keep: bool, body_bytes: u64) -> String {
     whole_head(&head_of_request(method, path, keep), body_bytes)
 }
 
-/// What makes a request as long as it is to be, at its path's end, where the server does not look.
+/// Padding that brings a request to `request_bytes`. It goes to the end of the path, where the server ignores it.
 pub fn filler(bare_bytes: usize, request_bytes: usize) -> anyhow::Result<String> {
     let missing = request_bytes.checked_sub(bare_bytes);
     let missing = missing.with_context(|| format!("a request has {bare_bytes} bytes at least, not {request_bytes}"))?;

@@ -14,7 +14,7 @@ pub enum Line {
     Text(Vec<u8>),
     /// A line above [`MAX_LINE_BYTES`], dropped.
     TooLong,
-    /// A read gave nothing. What there is of an unfinished line is kept.
+    /// A read returned nothing. An unfinished line is kept.
     Eof,
 }
 

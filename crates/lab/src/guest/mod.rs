@@ -49,7 +49,7 @@ enum AtEof {
     End,
 }
 
-/// Why the loop came back.
+/// Why the loop returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The peer is gone.
@@ -73,8 +73,8 @@ pub fn run(control: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The same in a network namespace of the lab's machine: listens at the Unix socket `control` for the lab, with `root`
-/// for a root. Comes back when the lab has gone.
+/// Answers calls in a network namespace of the lab's machine: listens at the Unix socket `control` for the lab, with
+/// `root` as its root. Returns when the lab has gone.
 ///
 /// # Errors
 /// When the socket or the root cannot be made, or the connection breaks.
@@ -116,7 +116,7 @@ fn answer(mut reader: impl Read, writer: impl Write + Send + 'static, port: u16,
         };
         match call.op {
             Op::PowerOff => return Ok(End::PowerOff),
-            // A program may take long; its end is awaited aside, so that the host can still kill it.
+            // A program may take long: a thread waits for its end, so that the host can still kill it.
             Op::Wait { task } => {
                 let id = call.id;
                 match tasks.program(task) {
@@ -143,7 +143,7 @@ fn answer(mut reader: impl Read, writer: impl Write + Send + 'static, port: u16,
     }
 }
 
-/// Reads a call; what is no call is refused under its number if it has one, else under 0.
+/// Reads a call. A line that is none is refused under its number if it has one, else under 0.
 fn parse(text: &[u8]) -> Result<Call, Box<Reply>> {
     serde_json::from_slice(text).map_err(|error| {
         let value: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();

@@ -9,8 +9,8 @@ use nix::unistd::{chdir, chroot};
 /// Where programs write.
 const OWN: [&str; 4] = ["run", "tmp", "var/log", "var/lib/nginx"];
 
-/// Makes `root` the root of this process, which has mounts of its own: nobody can write there but to [`OWN`], which
-/// begin empty.
+/// Makes `root` the root of this process, which has mounts of its own. Only [`OWN`] can be written to, and begins
+/// empty.
 pub fn enter(root: &Path) -> anyhow::Result<()> {
     const NONE: Option<&str> = None;
     let at = |below: &str| root.join(below);
@@ -20,7 +20,7 @@ pub fn enter(root: &Path) -> anyhow::Result<()> {
     mount(NONE, root, NONE, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, NONE)
         .with_context(|| format!("cannot protect {}", root.display()))?;
     mount(Some("/dev"), &at("dev"), NONE, MsFlags::MS_BIND, NONE).context("cannot mount /dev")?;
-    // Of this PID namespace and of this network namespace.
+    // procfs shows this PID namespace, sysfs this network namespace.
     for (kind, below) in [("proc", "proc"), ("sysfs", "sys")] {
         mount(Some(kind), &at(below), Some(kind), MsFlags::empty(), NONE)
             .with_context(|| format!("cannot mount {kind}"))?;

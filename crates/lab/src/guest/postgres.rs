@@ -1,5 +1,5 @@
-//! As much of PostgreSQL's protocol (version 3.0) as the web application needs: simple queries, and a server that
-//! trusts.
+//! As much of PostgreSQL's protocol (version 3.0) as the web application needs: simple queries, to a server that asks
+//! for no password.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -35,7 +35,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Asks for something; how many bytes of rows came.
+    /// Runs a query and returns how many bytes of rows came.
     pub fn query(&mut self, text: &str) -> anyhow::Result<usize> {
         self.send(&[text.as_bytes(), &[0]].concat(), Some(b'Q'))?;
         self.until_ready().with_context(|| format!("`{}`", &text[..text.len().min(80)]))
@@ -63,7 +63,7 @@ impl Postgres {
                 b'D' => row_bytes += length,
                 b'E' => {
                     let text = String::from_utf8_lossy(&body).replace('\0', " ");
-                    // After one at the start, nothing more comes.
+                    // After a fatal error nothing more comes.
                     if text.contains("FATAL") {
                         anyhow::bail!("PostgreSQL refuses: {text}");
                     }

@@ -44,8 +44,8 @@ impl Program {
         let (name, arguments) = argv.split_first().context("no program named")?;
         let mut command = Command::new(name);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        // SAFETY: sigaction is async-signal-safe, and sets no handler. It is how the program will be ended: it must not
-        // inherit that SIGINT is ignored, as it is in what a shell starts in the background.
+        // SAFETY: sigaction is async-signal-safe, and sets no handler. SIGINT is how the program will be ended, so it
+        // must not inherit that SIGINT is ignored, as a shell has it for what it starts in the background.
         unsafe {
             command.pre_exec(|| signal(Signal::SIGINT, SigHandler::SigDfl).map(drop).map_err(Into::into));
         }
@@ -83,7 +83,7 @@ impl Program {
         }
     }
 
-    /// Whether its end has been told.
+    /// Whether its end has been reported.
     pub fn answered(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).answered
     }
@@ -122,7 +122,7 @@ impl Program {
         thread::Builder::new().name(name.into()).spawn(move || {
             let mut buffer = vec![0; 64 * 1024];
             while let Ok(n @ 1..) = pipe.read(&mut buffer) {
-                // What is above the limit is read all the same: a full pipe would stop the program.
+                // Output above the limit is read all the same: a full pipe would stop the program.
                 program.update(|state| {
                     let output = output(state);
                     let room = MAX_OUTPUT_BYTES.saturating_sub(output.len());

@@ -64,7 +64,7 @@ struct State {
     blocks: Vec<(u64, u64)>,
     pings: Vec<(u64, u64)>,
     pings_lost: u64,
-    /// Also those from before the mark: others are known by their position.
+    /// Includes those from before the mark: requests are identified by their position.
     requests: Vec<Request>,
     sent: Vec<Sent>,
     arrived: Vec<Arrived>,
@@ -180,7 +180,7 @@ impl Recording {
         }
     }
 
-    /// A request begins; its number.
+    /// A request begins; returns its number.
     pub fn request(&self, to: SocketAddr, bytes: u64, start: Instant) -> usize {
         let mut state = self.state();
         state.requests.push(Request { to, bytes, start, end: None });
@@ -202,7 +202,7 @@ impl Recording {
         }
     }
 
-    /// A transfer has its connection, of the port and the start that it began with. The first word of that counts.
+    /// The transfer that began with this port and start has its connection. The first such report counts.
     pub fn connected(&self, port: u16, start_ns: u64, connected_ns: u64) {
         let mut state = self.state();
         if let Some(sent) = state.sent.iter_mut().rfind(|sent| (sent.port, sent.start_ns) == (port, start_ns)) {
@@ -223,7 +223,7 @@ impl Recording {
         self.transfers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many have, since the mark.
+    /// How many transfers have ended since the mark.
     pub fn transfers_done(&self) -> u32 {
         self.transfers.load(Ordering::Relaxed)
     }
@@ -245,7 +245,7 @@ impl Recording {
         }
     }
 
-    /// Takes up a socket.
+    /// Registers a socket.
     pub fn add_connection(
         &self,
         stream: TcpStream,
@@ -269,7 +269,7 @@ impl Recording {
         Ok(connection)
     }
 
-    /// Takes up a listening socket, so that [`Recording::stop`] can wake the thread that accepts.
+    /// Registers a listening socket, so that [`Recording::stop`] can wake the thread that accepts.
     pub fn add_listener(&self, listener: TcpListener) {
         self.state().listeners.push(listener);
     }
@@ -297,7 +297,7 @@ impl Recording {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Sleeps; true when the workload is to end, at once then.
+    /// Sleeps until a time; returns true, and at once, when the workload is to end.
     pub fn sleep_until(&self, until: Instant) -> bool {
         let guard = self.stop_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let left = until.saturating_duration_since(Instant::now());

@@ -54,7 +54,7 @@ impl Sampler {
         Ok(Self { samples, end, thread })
     }
 
-    /// Ends it; what it has.
+    /// Ends the sampler and returns its samples.
     pub fn stop(self) -> Vec<SocketSamples> {
         *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.end.1.notify_all();
@@ -71,7 +71,7 @@ pub fn next_due(due: Instant, now: Instant, period: Duration) -> Instant {
     due + period.saturating_mul(u32::try_from(missed + 1).unwrap_or(u32::MAX))
 }
 
-/// One sample of each socket. A sentence when there is no room for more.
+/// Takes one sample of each socket. Returns a sentence when there is no room for more.
 fn sample_all(recording: &Recording, mark: Instant, sockets: &mut Vec<SocketSamples>) -> Option<String> {
     let connections = recording.connections();
     // Sockets are only ever added, so places stay.
@@ -93,7 +93,7 @@ fn sample_all(recording: &Recording, mark: Instant, sockets: &mut Vec<SocketSamp
     None
 }
 
-/// None of a closed socket.
+/// None if the socket is closed.
 fn sample(stream: &TcpStream, mark: Instant) -> Option<TcpInfoSample> {
     // SAFETY: tcp_info is plain integers, for which zero is a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };

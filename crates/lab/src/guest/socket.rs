@@ -31,7 +31,7 @@ pub fn listen(at: SocketAddr, settings: SocketSettings) -> anyhow::Result<TcpLis
 /// A connection.
 pub fn connect(to: SocketAddr, settings: SocketSettings) -> anyhow::Result<TcpStream> {
     let fd = new(to, settings)?;
-    // Linux ends `connect` after the time limit for sending.
+    // Linux applies the time limit for sending to `connect` too.
     let limit = TimeVal::new(i64::try_from(CONNECT_LIMIT.as_secs())?, 0);
     setsockopt(&fd, sockopt::SendTimeout, &limit).context("SO_SNDTIMEO")?;
     connect_to(fd.as_raw_fd(), &SockaddrStorage::from(to)).with_context(|| format!("cannot connect to {to}"))?;
@@ -96,7 +96,7 @@ fn check(got: usize, asked: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until a socket is ready, at most so long; what each is ready for, in their order.
+/// Waits up to `limit` until a socket is ready; returns what each is ready for, in their order.
 pub fn wait<'a>(
     sockets: impl Iterator<Item = (BorrowedFd<'a>, PollFlags)>,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! What runs in this VM at the host's behest: programs by number, and the workloads.
+//! What runs in this VM for the host: programs by number, and the workloads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,17 +23,17 @@ pub struct Tasks {
     numbered: u64,
     programs: BTreeMap<u64, Arc<Program>>,
     queue: Option<BacklogSampler>,
-    /// By their places.
+    /// Indexed by place.
     workloads: Vec<Workload>,
 }
 
 impl Tasks {
-    /// None running. `port` is the first workload's; 0 has each take a free one for its server.
+    /// No tasks yet. `port` is the first workload's; with 0, each workload takes a free one for its server.
     pub fn new(port: u16) -> Self {
         Self { port, numbered: 0, programs: BTreeMap::new(), queue: None, workloads: Vec::new() }
     }
 
-    /// Does what is asked. [`Op::Wait`] and [`Op::PowerOff`] are the loop's.
+    /// Performs an operation, but for [`Op::Wait`] and [`Op::PowerOff`], which the serving loop handles.
     pub fn perform(&mut self, op: Op) -> anyhow::Result<Answer> {
         match op {
             Op::Hello => system::hello(),
@@ -91,7 +91,7 @@ impl Tasks {
         &mut self.workloads[place]
     }
 
-    /// A spawned program. It is kept until its end has been told and another is spawned.
+    /// A spawned program. It is kept until its end has been reported and another is spawned.
     pub fn program(&self, task: u64) -> anyhow::Result<Arc<Program>> {
         self.programs.get(&task).cloned().with_context(|| format!("no program runs under number {task}"))
     }
@@ -107,7 +107,7 @@ impl Tasks {
         self.workloads.drain(..).for_each(Workload::join);
     }
 
-    /// The first workload's sockets are sampled.
+    /// Begins the measured time. Only the first workload's sockets are sampled.
     fn mark(&mut self, workloads: u8, period: Duration) -> anyhow::Result<Answer> {
         for place in 0..workloads {
             self.workload(place).mark(if place == 0 { period } else { Duration::ZERO })?;

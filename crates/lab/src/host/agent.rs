@@ -1,8 +1,8 @@
 //! The host agent in the lab: the real `evenkeel host` on the VMs' ports, started for a run and stopped after it, on
 //! this machine or in a driver domain.
 //!
-//! On this machine, the namespace's mounts are the lab's own, with a bpf file system for the agent's pins: they are
-//! gone with the last process in it, as ports and programs are, whatever ends the lab.
+//! On this machine, the namespace has mounts of its own, with a bpf file system for the agent's pins. Whatever ends the
+//! lab, these are gone with the last process in the namespace, as ports and programs are.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Any key will do: all hosts of the lab are this one agent's.
 const PROBE_KEY: &str = "65766e6b65656c2d6c61622d70726f62\n";
 
-/// What an agent is asked for its counters, at its control socket: what `evenkeel status --json` asks, without a
-/// program more on a domain's processor. An agent that speaks another version says so in its answer, which is then an
-/// error here.
+/// Asks an agent for its counters, at its control socket, as `evenkeel status --json` does, but without another program
+/// on a domain's processor. An agent that speaks another version says so in its answer, which is an error here.
 const STATUS_REQUEST: &str = r#"{"version":1,"ask":{"what":"status"}}"#;
 const CONTROL_SOCKET: &str = "host.sock";
 
@@ -47,7 +46,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// With what another agent has counted.
+    /// Adds what another agent has counted.
     pub fn and(mut self, other: Self) -> Self {
         let add = |to: &mut Counts, counts: Counts| {
             for (name, count) in counts {
@@ -77,7 +76,7 @@ impl Counted {
 /// A VM's port, and what the agent is to do there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Port {
-    /// Its host's.
+    /// Its host's uplink.
     uplink: String,
     settings: PortOverride,
     /// CERA's settings of the port's whole host, if it is on there.
@@ -164,7 +163,7 @@ impl Mechanism {
     const ALL: [Self; 4] = [Self::Proboscis, Self::Vsnoop, Self::Vflood, Self::Cera];
 }
 
-/// A running agent. Dropped, it is stopped as well as can be.
+/// A running agent. A drop stops it as well as can be.
 #[derive(Debug)]
 pub struct Agent<'a> {
     seat: Box<dyn Seat + 'a>,
@@ -173,7 +172,7 @@ pub struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    /// Starts the agent on these ports, each with its settings; comes back when the datapath is on all of them.
+    /// Starts the agent on these ports, each with its settings; returns when the datapath is on all of them.
     pub fn start(seat: Box<dyn Seat + 'a>, ports: &[Port], interrupt: &Interrupt) -> Result<Self, LabError> {
         let names = ports.iter().map(|port| port.device().to_owned()).collect();
         let mut agent = Self { seat, ports: names, runs: false };
@@ -239,7 +238,7 @@ impl<'a> Agent<'a> {
         self.ports.iter().any(|own| own == port)
     }
 
-    /// Takes a port offline, because its VM is about to leave; comes back when nothing is held for it.
+    /// Takes a port offline, because its VM is about to leave; returns when nothing is held for it.
     pub fn take_offline(&mut self, port: &str) -> Result<(), LabError> {
         self.check_alive()?;
         let ended = self.seat.run(&["port", "offline", port, "--json", "--socket", CONTROL_SOCKET])?;

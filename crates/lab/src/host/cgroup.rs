@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The weight of a group that has none of its own, as the versions have it.
 const DEFAULT_WEIGHT: u32 = 100;
 const DEFAULT_SHARES: u32 = 1024;
-/// What the lab has beside the machine's other groups: as much as can be.
+/// The lab's weight beside the machine's other groups: the largest there is.
 const MOST_WEIGHT: u32 = 10_000;
 
 /// Which interface a hierarchy has.
@@ -43,13 +43,13 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// None: this machine has none.
+    /// Finds this machine's hierarchy, if it has one.
     pub fn find() -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
         Self::of(&mounts, |root| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default())
     }
 
-    /// Among these mounts; `controllers` reads those of a hierarchy of version 2.
+    /// Picks the hierarchy among these mounts; `controllers` reads those of a hierarchy of version 2.
     fn of(mounts: &str, controllers: impl Fn(&Path) -> String) -> Option<Self> {
         let mounted = || mounts.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let has_cpu = |words: &str, end: char| words.split(end).any(|word| word == "cpu");
@@ -69,7 +69,7 @@ impl Hierarchy {
         })
     }
 
-    /// Where this process is, of what /proc/self/cgroup says.
+    /// The group of this process, as /proc/self/cgroup names it.
     fn home(&self, cgroups: &str) -> PathBuf {
         let path = cgroups.lines().find_map(|line| {
             let mut fields = line.splitn(3, ':');
@@ -80,11 +80,11 @@ impl Hierarchy {
             };
             is_it.then(|| self.root.join(path.trim_start_matches('/')))
         });
-        // What a container sees of it may be mounted elsewhere.
+        // In a container, the path may not exist below what is mounted.
         path.filter(|path| path.exists()).unwrap_or_else(|| self.root.clone())
     }
 
-    /// Removes the trees of labs that are no more.
+    /// Removes the trees of labs that have ended.
     pub fn remove_leftovers(&self) {
         let trees = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
         for tree in trees.filter(|tree| tree.file_name().to_str().is_some_and(is_left_over)) {
@@ -98,13 +98,13 @@ impl Hierarchy {
 /// What a group has of its host's cores.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Share {
-    /// Beside others, 100 in the middle. None: that.
+    /// Weight beside others; None is the default, 100.
     pub weight: Option<u32>,
     /// At most.
     pub quota: Option<Quota>,
 }
 
-/// The lab's tree of groups; removed when dropped, what is in it going back to where the lab is.
+/// The lab's tree of groups. A drop removes it and moves what is in it back to the lab's own group.
 #[derive(Debug)]
 pub struct Tree {
     hierarchy: Hierarchy,
@@ -117,7 +117,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty one of this process.
+    /// Makes an empty tree for this process.
     pub fn make(hierarchy: Hierarchy) -> Result<Self, LabError> {
         let path = hierarchy.root.join(own_name());
         let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -167,7 +167,7 @@ impl Tree {
         Ok(VmGroup { version, path, vcpus })
     }
 
-    /// Makes the group of a process, and puts that into it.
+    /// Makes a group for a process, and puts the process into it.
     pub fn add_process(&self, name: &str, pid: u32) -> Result<(), LabError> {
         let path = self.path.join(name);
         make(&path)?;
@@ -195,7 +195,7 @@ impl Tree {
     fn empty(&self) {
         if self.hierarchy.version == Version::V2 {
             for pid in &self.processes {
-                // A VM that has ended has left.
+                // This fails for a VM that has ended, and so has left.
                 let _ = std::fs::write(self.home.join("cgroup.procs"), pid.to_string());
             }
             return;
@@ -243,9 +243,9 @@ impl VmGroup {
 pub struct Throttled {
     /// Periods in which its group had something to do.
     pub periods: u64,
-    /// Those of them in which it was used up.
+    /// Those of them in which the quota was used up.
     pub throttled: u64,
-    /// Time without it, until the next period.
+    /// Time without quota, until the next period.
     pub throttled_us: u64,
 }
 
@@ -266,7 +266,7 @@ impl Throttled {
     }
 }
 
-/// The files of a weight, which is 100 in the middle.
+/// The files of a weight, whose default is 100.
 fn weight(version: Version, weight: u32) -> Vec<(&'static str, String)> {
     match version {
         Version::V1 => vec![("cpu.shares", (weight * DEFAULT_SHARES / DEFAULT_WEIGHT).to_string())],
@@ -274,8 +274,7 @@ fn weight(version: Version, weight: u32) -> Vec<(&'static str, String)> {
     }
 }
 
-/// The files of a quota, in the order in which the kernel takes them. A group without a burst need not know what one
-/// is.
+/// The files of a quota, in the order in which the kernel takes them. Without a burst, the kernel need not know bursts.
 fn limit(version: Version, quota: Quota) -> Vec<(&'static str, String)> {
     let Quota { us, period_us, burst_us } = quota;
     let (mut files, burst) = match version {
@@ -297,7 +296,7 @@ fn own_name() -> String {
     format!("{PREFIX}{pid}-{}", started(pid).unwrap_or_default())
 }
 
-/// Whether a tree of this name is a lab's that is no more.
+/// Whether a tree of this name belongs to a lab that has ended.
 fn is_left_over(name: &str) -> bool {
     let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     let Some((Ok(pid), Ok(start))) = process.map(|(pid, start)| (pid.parse::<u32>(), start.parse::<u64>())) else {
@@ -306,7 +305,7 @@ fn is_left_over(name: &str) -> bool {
     started(pid) != Some(start)
 }
 
-/// When a process was started, in ticks since boot: its number may be another's by now.
+/// When a process was started, in ticks since boot: its number may have been reused.
 fn started(pid: u32) -> Option<u64> {
     start_of(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }

@@ -5,20 +5,20 @@ use crate::host::cores::monotonic_ns;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
 
-/// Readings of a guest's clock; the one with the least time around it counts.
+/// Readings of a guest's clock; the one that took the least time counts.
 const CLOCK_READINGS: u32 = 16;
 
 /// A guest's clock, beside this machine's CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// What to add to this machine's to have the guest's.
+    /// What to add to this machine's clock to have the guest's.
     pub offset_ns: i64,
-    /// From when on it is something else, by this machine's clock: it stood still while the VM was moved.
+    /// From when on another offset holds, by this machine's clock: the guest's stood still while the VM was moved.
     pub later: Option<(u64, i64)>,
 }
 
 impl Clock {
-    /// Of a guest, now.
+    /// Compares a guest's clock now.
     pub fn of(vm: &Vm) -> Result<Self, LabError> {
         Ok(Self { offset_ns: clock_offset_ns(vm)?, later: None })
     }

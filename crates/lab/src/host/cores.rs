@@ -89,8 +89,8 @@ pub fn slice_ns(tid: i32) -> Result<Option<u64>, LabError> {
     attributes(tid).map(|attr| Some(attr.runtime_ns).filter(|ns| *ns > 0))
 }
 
-/// Asks for a slice for an ordinary thread, or for the scheduler's own. The kernel says nothing where it has none to
-/// give: read it back.
+/// Sets the slice of an ordinary thread; None asks for the scheduler's own. A kernel without such slices says nothing:
+/// read it back.
 pub fn set_slice(tid: i32, slice_ns: Option<u64>) -> Result<(), LabError> {
     let attr = SchedAttr { runtime_ns: slice_ns.unwrap_or(0), size: size_of::<SchedAttr>() as u32, ..attributes(tid)? };
     // SAFETY: attr says its size and outlives the call, which only reads it.
@@ -140,7 +140,7 @@ fn time_stamp() -> u64 {
 pub fn tsc_khz() -> u64 {
     static KHZ: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *KHZ.get_or_init(|| {
-        // The reading with the least time around it is the one that was not interrupted.
+        // The reading that took the least time is the one that was not interrupted.
         let read = || {
             let sample = || {
                 let before_ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
@@ -192,9 +192,9 @@ pub struct ToPlace {
     pub sends: bool,
 }
 
-/// Places vCPUs: the last core is the driver domain's, and the first are the hosts', so many for each. With a core for
-/// each vCPU that is on none, each has its own; else those that are contended (or, where none is, those that send)
-/// share the other cores evenly and the rest run beside the driver domain.
+/// Places vCPUs: the last core is the driver domain's, and the first are the hosts', as many for each as `hosts` says.
+/// If the others suffice for the vCPUs that are on no host, each has its own; else those that are contended (or, where
+/// none is, those that send) share the other cores evenly and the rest run beside the driver domain.
 pub fn place(vcpus: &[ToPlace], hosts: &[usize], cores: &[CoreId]) -> Option<Placement> {
     let (&driver_domain, guest_cores) = cores.split_last()?;
     let (of_hosts, others) = guest_cores.split_at_checked(hosts.iter().sum())?;

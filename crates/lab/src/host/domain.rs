@@ -17,7 +17,7 @@ use super::vm::{Accelerator, Channel, Nic, System, Vm, VmSpec};
 use crate::error::LabError;
 use crate::prepare::GuestImage;
 
-/// The programs of the datapath are verified in it, beside a ramfs with the binary.
+/// Enough to verify the datapath's programs, beside a ramfs with the binary.
 pub const MEMORY_MIB: u32 = 512;
 
 const BRIDGE: &str = "br0";
@@ -101,8 +101,8 @@ pub fn set_up(domain: &Vm, host: &HostBridge, vm_ports: &[&VmPort], network: &Ne
     domain.shell(&format!("{script}/bin/ip -batch - <<END\n{batch}END\n{offloads}")).map(drop)
 }
 
-/// Sets the queues of its ports, and the MTU, and whether segments that come from a VM are joined (GRO), as a host gets
-/// them from one that leaves their segmentation to it.
+/// Sets the queues of the domain's ports, the MTU, and whether segments that come from a VM are joined (GRO), as a host
+/// gets them from a VM that leaves segmentation to it.
 pub fn configure(
     domain: &Vm,
     host: &HostBridge,
@@ -131,7 +131,7 @@ pub fn shape(domain: &Vm, device: &str, shaping: Shaping<'_>) -> Result<(), LabE
     domain.shell(&script).map(drop)
 }
 
-/// Where the channels of a domain's VMs are in it, by their ports.
+/// The devices of the VMs' channels in their domain, by port.
 pub fn channels(domain: &Vm) -> Result<BTreeMap<String, PathBuf>, LabError> {
     let listed = domain.shell(
         "for name in /sys/class/virtio-ports/*/name; do d=${name%/name}; echo \"$(cat $name) /dev/${d##*/}\"; done",

@@ -18,7 +18,7 @@ use crate::error::LabError;
 pub struct OnHost<'a> {
     /// The VM.
     pub vm: &'a Vm,
-    /// Its weight, 100 in the middle.
+    /// Its weight; the default is 100.
     pub weight: u32,
     /// Its quota.
     pub quota: Option<Quota>,
@@ -37,10 +37,11 @@ pub struct Neighbour {
     pub load: Load,
 }
 
-/// Virtual CPUs of hosts, and their neighbours, under this machine's scheduler; as they were, and gone, when dropped.
+/// Virtual CPUs of hosts, and their neighbours, under this machine's scheduler. A drop restores the former and ends the
+/// latter.
 #[derive(Debug)]
 pub struct Linux {
-    // Fields are dropped in this order: what computes leaves its group before that is removed.
+    // Fields are dropped in this order: neighbours leave their groups before the tree is removed.
     _neighbours: Vec<Process>,
     vms: Vec<Scheduled>,
     _tree: Tree,
@@ -75,8 +76,8 @@ pub struct Scheduling {
 }
 
 impl Linux {
-    /// Puts VMs that are on their cores into groups, and starts their neighbours: `evenkeel` is the binary that
-    /// computes.
+    /// Puts VMs, which are on their cores already, into groups, and starts their neighbours, run by
+    /// the binary `evenkeel`.
     pub fn start(vms: &[OnHost<'_>], neighbours: &[Neighbour], evenkeel: &Path) -> Result<Self, LabError> {
         let hierarchy = Hierarchy::find().ok_or_else(no_controller)?;
         let mut tree = Tree::make(hierarchy)?;

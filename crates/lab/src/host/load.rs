@@ -1,4 +1,4 @@
-//! Somebody who computes beside others: a share of every so many milliseconds, by the clock, as load generators do.
+//! A load that computes beside others, for a share of each cycle, by the clock, as load generators do.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ const LOOK_UP_NS: u64 = 20_000_000;
 /// Steps between two looks at the clock: some microseconds, and some ten in translated code.
 const STEPS: u32 = 2_000;
 
-/// How somebody computes.
+/// How a load computes.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Share of each cycle, from 0 to 1.
     pub share: f64,
     /// Length of a cycle.
     pub duty: Duration,
-    /// How far into its first cycle it is.
+    /// How far into its first cycle it starts.
     pub phase: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Load {
             let now_ns = monotonic_ns();
             match self.idle_ns(now_ns - start_ns) {
                 0 => {
-                    // No hint that this spins, at which a hypervisor takes the core away.
+                    // No spin hint: at one, a hypervisor takes the core away.
                     for step in 0..STEPS {
                         std::hint::black_box(step);
                     }
@@ -38,7 +38,7 @@ impl Load {
         }
     }
 
-    /// How long it has nothing to do, so long after its start; 0: it computes.
+    /// How long it has nothing to do, this long after its start; 0 if it computes.
     fn idle_ns(&self, elapsed_ns: u64) -> u64 {
         let duty_ns = (self.duty.as_nanos() as u64).max(1);
         let in_cycle_ns = (elapsed_ns + self.phase.as_nanos() as u64) % duty_ns;

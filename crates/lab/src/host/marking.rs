@@ -40,7 +40,8 @@ impl fmt::Debug for MarkingPorts {
 }
 
 impl MarkingPorts {
-    /// Lets these devices, of the calling thread's network namespace, mark what meets so many segments in their queue.
+    /// Makes these devices, in the calling thread's network namespace, mark packets that find
+    /// `threshold_segments` segments or more in their queue.
     pub fn start(devices: &[String], threshold_segments: u32) -> Result<Self, LabError> {
         let failed = |what: &str, e: libbpf_rs::Error| LabError::io(what, std::io::Error::other(format!("{e:#}")));
         let mut open = ObjectBuilder::default()

@@ -24,7 +24,7 @@ const BRIDGE: &str = "br0";
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
 
-/// Runs a host command; its standard output.
+/// Runs a host command and returns its standard output.
 pub fn command(argv: &[&str]) -> Result<String, LabError> {
     let line = argv.join(" ");
     let output =
@@ -52,7 +52,7 @@ pub fn enter_namespace() -> Result<(), LabError> {
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         .map_err(|e| LabError::io("making mounts private", e))?;
     ip("link set lo up")?;
-    // No IPv6 on the host's side: its neighbour discovery would be a guest of every queue.
+    // No IPv6 on the host's side: its neighbour discovery would take room in every queue.
     for name in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
         if std::path::Path::new(&path).exists() {
@@ -69,7 +69,7 @@ pub struct HostBridge {
     pub number: u8,
     /// The switch's port towards it.
     pub switch_port: String,
-    /// Its uplink; in a driver domain where there is one.
+    /// Its uplink, inside the driver domain if there is one.
     pub uplink: String,
     /// Whether it is a VM of its own: the switch's port is then a tap.
     pub in_vm: bool,
@@ -124,7 +124,7 @@ pub struct VmPort {
     pub number: u8,
     /// The VM's port: a tap, or the end of a veth.
     pub tap: String,
-    /// Where its host is a VM: the tap of that VM's network card for it.
+    /// If its host is a VM: the tap of that host's network card for this VM.
     pub inner: String,
     /// The switch's port towards it: the tap itself if the VM is at the switch.
     pub switch_port: String,
@@ -174,7 +174,7 @@ impl VmPort {
         Ok(())
     }
 
-    /// Sets the queue of the VM's port and the MTU of all that is its own.
+    /// Sets the queue of the VM's port, and the MTU of the VM's devices.
     pub fn configure(&self, queue_segments: u32, mtu_bytes: u32) -> Result<(), LabError> {
         if self.is_link {
             ip(&format!("link set {} mtu {mtu_bytes}", self.inner))?;
@@ -218,7 +218,7 @@ fn open_tun() -> nix::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What a device's queue is to be: a rate, and what waits for it. A rate of 0 leaves it as the kernel makes it.
+/// How a device's queue is shaped: a rate, and what waits for it. A rate of 0 leaves it as the kernel makes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Shaping<'a> {
     /// Megabits per second.
@@ -232,7 +232,7 @@ pub struct Shaping<'a> {
 }
 
 impl Shaping<'_> {
-    /// What `tc` is told, line by line; the first may fail, because there may be nothing to remove.
+    /// The lines for `tc`. The first may fail, because there may be nothing to remove.
     pub fn lines(&self, device: &str) -> Vec<String> {
         let mut lines = vec![format!("qdisc del dev {device} root")];
         let rate = self.rate_mbit;

@@ -1,4 +1,4 @@
-//! What the lab needs of this machine, asked before anything is made: one clear line for each lack.
+//! Checks what the lab needs of this machine before anything is made: one clear line for each lack.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -42,7 +42,7 @@ pub struct Scheduling {
     pub has_controller: bool,
 }
 
-/// How this machine schedules threads. Asked of a thread that is over then.
+/// How this machine schedules threads, tried on a thread that ends afterwards.
 pub fn scheduling() -> Scheduling {
     let asked = std::thread::spawn(|| {
         let reset = cores::set_policy(0, Policy::Other).and_then(|()| cores::set_slice(0, None));
@@ -60,7 +60,7 @@ pub fn scheduling() -> Scheduling {
     }
 }
 
-/// No kernel's own.
+/// A slice that is no kernel's default.
 const TRIED_SLICE_NS: u64 = 777_000;
 
 /// Checks privileges, programs, devices, cores and memory for guests of this size in all.
@@ -93,7 +93,7 @@ pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
             "give this machine (or this process's affinity) a second core",
         );
     }
-    // Of a cgroup of version 1 that has no real-time time, as a new one has none.
+    // Refused in a cgroup of version 1 without real-time budget, as a new one is.
     let real_time = std::thread::spawn(|| cores::set_policy(0, Policy::RoundRobin(1))).join();
     if !matches!(real_time, Ok(Ok(()))) {
         return missing(

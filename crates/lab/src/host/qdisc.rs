@@ -14,7 +14,7 @@ use super::cores;
 use crate::backlog::Backlog;
 use crate::error::LabError;
 
-/// One look.
+/// One sample.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     packets: u32,

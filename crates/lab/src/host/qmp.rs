@@ -1,4 +1,4 @@
-//! QEMU's monitor (QMP): for live migrations, and for the rings of network cards through which nothing passes.
+//! QEMU's monitor (QMP), for live migrations, and to look at the rings of network cards through which nothing passes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ pub struct Qmp {
 }
 
 impl Qmp {
-    /// Connects, when QEMU listens there.
+    /// Connects as soon as QEMU listens there.
     pub fn connect(socket: &Path, name: &str) -> Result<Self, LabError> {
         let end = Instant::now() + TIMEOUT;
         let failed = |error| LabError::io(format!("connecting to {name}'s monitor"), error);
@@ -53,7 +53,7 @@ impl Qmp {
         LabError::Vm { name: self.name.clone(), why }
     }
 
-    /// Does something; what it returns.
+    /// Executes a command and returns its result.
     pub fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, LabError> {
         let line = format!("{}\n", json!({ "execute": command, "arguments": arguments }));
         self.writer
@@ -64,7 +64,7 @@ impl Qmp {
             if let Some(returned) = answer.get_mut("return") {
                 return Ok(returned.take());
             }
-            // What is neither is an event.
+            // A message without a result and without an error is an event.
             if let Some(error) = answer.get("error") {
                 return Err(self.failure(format!("`{command}` failed: {error}")));
             }

@@ -24,10 +24,10 @@ const PRIORITY_NEIGHBOUR: i32 = 5;
 const PRIORITY_RUNNING: i32 = 10;
 const PRIORITY_FIRST: i32 = 11;
 const PRIORITY_SCHEDULER: i32 = 50;
-/// How long one of several vCPUs that have their slice on the same core goes first. The kernel's own round robin would
+/// How long one vCPU goes first where several have their slice on the same core. The kernel's own round robin would
 /// take 100 ms.
 const FIRST_NS: u64 = 2_000_000;
-/// How often it is looked whether a vCPU that gives its slice up has something to do.
+/// How often a vCPU that gives up its slice when idle is checked for having something to do.
 const LOOK_NS: u64 = 250_000;
 /// Wake at least this often, to see that the run has ended.
 const IDLE_NS: u64 = 20_000_000;
@@ -71,7 +71,7 @@ pub struct Schedule {
 struct Entry {
     vcpu: ScheduledVcpu,
     turns: Turns,
-    /// Tells when it has nothing to do, if its slice is then over.
+    /// Tells when the vCPU has nothing to do, if that ends its slice.
     idle: Option<IdleWatch>,
     on: bool,
     next_ns: u64,
@@ -85,7 +85,7 @@ struct IdleWatch {
     limit_ns: u64,
     stat: File,
     schedstat: File,
-    /// How often it had run when it was last seen, and since when.
+    /// How often it had run at the last look, and since when.
     runs: u64,
     since_ns: u64,
 }
@@ -188,7 +188,7 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Ends the schedule: every vCPU has its core again. Returns when each VM was off it.
+    /// Ends the schedule: every vCPU has its core again. Returns the times in which each VM was off its core.
     pub fn stop(mut self) -> OffIntervals {
         self.end();
         std::mem::take(&mut *self.off.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
@@ -248,7 +248,7 @@ fn turn_by_turn(mut entries: Vec<Entry>, stop: &AtomicBool, off: &Mutex<OffInter
     }
 }
 
-/// Lets the next vCPU that has its slice go before the others; its number.
+/// Lets the next vCPU that has its slice go before the others; returns its number.
 fn pass_on(entries: &[Entry], first: usize) -> usize {
     let next = (1..=entries.len()).map(|step| (first + step) % entries.len()).find(|i| entries[*i].on).unwrap_or(first);
     // A thread that is gone belongs to a VM that has ended, which the run notices by itself.
@@ -259,7 +259,7 @@ fn pass_on(entries: &[Entry], first: usize) -> usize {
     next
 }
 
-/// Ends the slice of a vCPU that has nothing to do, as that of one that halts, if a neighbour has a use for the core.
+/// Ends the slice of a vCPU that has nothing to do, as if it had halted, if a neighbour has a use for the core.
 fn give_up_if_idle(entry: &mut Entry, off: &Mutex<OffIntervals>) {
     let now_ns = cores::monotonic_ns();
     if entry.off_ns > 0 && entry.next_ns > now_ns && entry.idle.as_mut().is_some_and(|idle| idle.is_idle(now_ns)) {

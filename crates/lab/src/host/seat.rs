@@ -39,7 +39,7 @@ pub trait Seat: fmt::Debug {
     fn write(&self, name: &str, text: &str) -> Result<(), LabError>;
     /// Runs the binary in the directory, to its end.
     fn run(&self, arguments: &[&str]) -> Result<Ended, LabError>;
-    /// Says a line at a socket in the directory; the line that is answered.
+    /// Sends a line to a socket in the directory and returns the line that comes back.
     fn ask(&self, socket: &str, line: &str) -> Result<String, LabError>;
     /// Starts the binary in the directory as the agent.
     fn start(&mut self, arguments: &[&str]) -> Result<(), LabError>;
@@ -53,7 +53,7 @@ pub trait Seat: fmt::Debug {
     fn kill(&mut self);
 }
 
-/// This machine: the lab's own namespaces, which take all of it along.
+/// This machine: the lab's own namespaces, whose end takes all of it along.
 #[derive(Debug)]
 pub struct Here {
     evenkeel: PathBuf,
@@ -92,7 +92,7 @@ impl Here {
         Ok(Self { evenkeel: evenkeel.to_owned(), directory: directory.to_owned(), child: None, _pins: pins })
     }
 
-    /// A command of the binary that runs in the directory, so that paths are as short as sockets want them.
+    /// A command of the binary that runs in the directory, so that paths are short enough for sockets.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.evenkeel);
         command.args(arguments).current_dir(&self.directory).env_remove("EVENKEEL_LOG");

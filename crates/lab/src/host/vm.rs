@@ -29,18 +29,18 @@ use crate::interrupt::Interrupt;
 use crate::prepare::GuestImage;
 use crate::proto::{Answer, Call, Op, Reply};
 
-/// The slowest answer that is still an answer: a guest that is off its core most of the time, under TCG.
+/// How long an answer may take: a guest under TCG may be off its core most of the time.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Below the vCPU scheduler's.
 const DRIVER_DOMAIN_PRIORITY: i32 = 20;
 /// Of the virtual CPUs of VMs that are driver domains.
 const DOMAIN_VCPU_PRIORITY: i32 = 19;
-/// Of network namespaces: they stand for machines of their own. Behind the driver domain a receiver read nothing before
-/// its transfer's end.
+/// Of network namespaces, which stand for machines of their own. With a priority below the driver domain's, a receiver
+/// reads nothing before its transfer's end.
 const NAMESPACE_PRIORITY: i32 = 21;
 /// How much of the console is quoted in errors.
 const CONSOLE_LINES: usize = 8;
-/// What a kernel says whose CPU goes round without end: waiting for it is of no use.
+/// What a kernel says when one of its CPUs loops for ever: waiting for it is of no use.
 const HUNG: &str = "soft lockup - CPU#";
 
 /// How QEMU runs guest code.
@@ -66,7 +66,7 @@ pub enum System {
 pub struct Userland {
     /// The binary that is its runner.
     pub evenkeel: PathBuf,
-    /// What it has for a root.
+    /// Its root directory.
     pub root: PathBuf,
 }
 
@@ -130,7 +130,7 @@ pub struct Nic {
 pub struct Channel {
     /// Its name in the guest.
     pub name: String,
-    /// The Unix socket that it is outside.
+    /// Its Unix socket on the host.
     pub socket: PathBuf,
     /// Whether QEMU listens there, or connects.
     pub listens: bool,
@@ -143,7 +143,7 @@ pub struct Vm {
     pub spec: VmSpec,
     child: Mutex<Child>,
     control: Mutex<Option<Control>>,
-    /// What its sockets and logs are named by: another name after it has moved.
+    /// How the names of its sockets and logs begin; this changes when it moves.
     stem: Mutex<String>,
     directory: PathBuf,
     interrupt: Interrupt,
@@ -216,7 +216,7 @@ impl Vm {
         if words.trim().is_empty() { "it said nothing".to_owned() } else { format!("it said: {}", words.trim()) }
     }
 
-    /// Waits until the guest's runner answers; its kernel release and HZ.
+    /// Waits until the guest's runner answers; returns its kernel release and HZ.
     pub fn wait_ready(&self, timeout: Duration) -> Result<(String, u32), LabError> {
         let deadline = Instant::now() + timeout;
         let socket = self.socket("control");
@@ -229,7 +229,7 @@ impl Vm {
             }
         };
         *self.control.lock().unwrap_or_else(|p| p.into_inner()) = Some(Control::new(stream, 0)?);
-        // What is written before the guest opens its port is kept by QEMU, so one Hello is enough.
+        // QEMU keeps what is written before the guest opens its port, so one Hello is enough.
         match self.call_until(Op::Hello, deadline)? {
             Answer::Hello { release, hz } => Ok((release, hz)),
             other => Err(self.failure(format!("unexpected answer to hello: {other:?}"))),
@@ -263,7 +263,7 @@ impl Vm {
         loop {
             match control.reader.read_until(b'\n', &mut answer) {
                 Ok(0) => {
-                    // The socket was closed: give it a moment to be reaped, so that the reason can be told.
+                    // The socket was closed: once the process can be reaped, the reason can be told.
                     std::thread::sleep(Duration::from_millis(100));
                     self.check_alive()?;
                     return Err(self.failure(format!("the control port closed; {}", self.last_words())));
@@ -336,19 +336,19 @@ impl Vm {
         }
     }
 
-    /// Threads that run none: QEMU's own.
+    /// Threads that run no virtual CPU: QEMU's own.
     pub fn other_threads(&self) -> Result<Vec<i32>, LabError> {
         let others = self.threads()?.into_iter().filter(|(_, name)| qemu::vcpu_index(name).is_none());
         Ok(others.map(|(tid, _)| tid).collect())
     }
 
-    /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that
-    /// runs there too: in the papers that domain has a core to itself. All threads of a namespace go before them.
+    /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's core, where they have priority over
+    /// vCPUs: in the papers that domain has a core to itself. The threads of a namespace have priority over both.
     pub fn pin(&self, vcpu_cores: &[Vec<CoreId>], driver_domain: CoreId) -> Result<(), LabError> {
         self.pin_process(self.pid(), vcpu_cores, driver_domain)
     }
 
-    /// The same of a QEMU that the VM is to move to.
+    /// Does the same for a QEMU that the VM will move to.
     pub fn pin_process(&self, pid: u32, vcpu_cores: &[Vec<CoreId>], driver_domain: CoreId) -> Result<(), LabError> {
         for (tid, name) in threads(pid)? {
             let vcpu_cores = qemu::vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize));
@@ -367,8 +367,8 @@ impl Vm {
         self.other_threads()?.into_iter().try_for_each(|tid| pin(tid, cores, Policy::Other))
     }
 
-    /// Pins the threads of a VM that is a driver domain: its virtual CPUs go before all others that run on that core,
-    /// but not before what gives them their packets.
+    /// Pins the threads of a VM that is a driver domain: its virtual CPUs have priority over all others on that core,
+    /// but not over the threads that give them their packets.
     pub fn pin_domain(&self, core: CoreId) -> Result<(), LabError> {
         self.pin(&vec![vec![core]; self.spec.vcpu_threads as usize], core)?;
         let vcpus = self.vcpu_threads()?;
@@ -390,8 +390,8 @@ fn log_file(directory: &Path, stem: &str) -> Result<File, LabError> {
     File::create(directory.join(format!("{stem}.stderr"))).map_err(|e| LabError::io("making a log file", e))
 }
 
-/// Has a machine end with the lab, whatever ends that; a Ctrl-C in the terminal goes to the lab alone, which then ends
-/// its machines in order. The machine gets namespaces of its own of these kinds.
+/// Makes a machine end with the lab, whatever ends the lab, with namespaces of its own of these kinds. A Ctrl-C in the
+/// terminal goes to the lab alone, which then ends its machines in order.
 pub(super) fn ends_with_the_lab(command: &mut Command, namespaces: CloneFlags) {
     // SAFETY: prctl, setpgid and unshare are async-signal-safe.
     unsafe {

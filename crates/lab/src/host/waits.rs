@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use super::cores::{self, CoreId, Policy};
 use crate::error::LabError;
 
-/// How often it is looked.
+/// How often the figures are read.
 const PERIOD_NS: u64 = 500_000;
-/// With the vCPU scheduler, before all others.
+/// That of the vCPU scheduler, above all others.
 const PRIORITY: i32 = 50;
 
 /// What the kernel says of a thread.
@@ -26,7 +26,7 @@ pub struct SchedStat {
 }
 
 impl SchedStat {
-    /// Of its three figures.
+    /// Parses the three figures.
     pub fn parse(text: &str) -> Option<Self> {
         let mut figures = text.split_whitespace().map(|word| word.parse().ok());
         Some(Self { ran_ns: figures.next()??, waited_ns: figures.next()??, runs: figures.next()?? })
@@ -79,13 +79,13 @@ pub struct WaitSampler {
 }
 
 impl WaitSampler {
-    /// Of these threads, on this core.
+    /// Samples these threads, on this core.
     pub fn start(tids: &[i32], core: CoreId) -> Result<Self, LabError> {
         let mut watched = tids.iter().map(|tid| Watched::new(*tid)).collect::<Result<Vec<_>, _>>()?;
         let stop = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&stop);
         let body = move || {
-            // Without these it looks less often.
+            // If these fail, it samples less often.
             let _ = cores::pin_current(&[core]).and_then(|()| cores::set_policy(0, Policy::Fifo(PRIORITY)));
             let mut next_ns = cores::monotonic_ns();
             while !over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! An apt state of our own: it reads any suite and leaves the machine's sources and lists alone.
+//! An apt state of the lab's own: it reads any suite and leaves the machine's sources and lists alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use super::error::{PrepareError, Trying};
 const NEED_ALL_MB: u64 = 4096;
 const NEED_SOME_MB: u64 = 1536;
 
-/// How long things stay that nobody used.
+/// How long unused things are kept.
 const KEEP_IMAGES: Duration = Duration::from_secs(24 * 3600);
 const KEEP_REST: Duration = Duration::from_secs(14 * 24 * 3600);
 
@@ -36,7 +36,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Makes the folder if need be and waits until it is ours.
+    /// Makes the folder if need be and waits for its lock.
     pub(super) fn open(progress: &dyn Fn(&str)) -> Result<Self, PrepareError> {
         let dir = cache_dir();
         fs::create_dir_all(&dir).trying(|| format!("make the cache folder {}", dir.display()))?;
@@ -52,7 +52,7 @@ impl Cache {
             }
         };
         let cache = Self { dir, _lock: lock };
-        // Whatever is in here was left by a run that did not end well: we hold the lock.
+        // The lock is held, so whatever is in here was left by a run that did not end well.
         let _ = fs::remove_dir_all(cache.path("tmp"));
         // One log per run is enough.
         let _ = fs::remove_file(cache.log());
@@ -64,12 +64,12 @@ impl Cache {
         self.dir.join(name)
     }
 
-    /// What the programs that we run have to say.
+    /// The output of the programs that are run.
     pub(super) fn log(&self) -> PathBuf {
         self.path("prepare.log")
     }
 
-    /// That there is room for what has to be made.
+    /// Checks that there is room for what has to be made.
     pub(super) fn check_room(&self, has_root: bool) -> Result<(), PrepareError> {
         let need_mb = if has_root { NEED_SOME_MB } else { NEED_ALL_MB };
         let fs = statvfs(&self.dir).trying(|| format!("see how much room {} has", self.dir.display()))?;

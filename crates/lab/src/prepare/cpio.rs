@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// An archive in the making. Folders above an entry are added by themselves. Several archives one after the other make
-/// one initramfs.
+/// An archive that is being written. Folders above an entry are added automatically. Several archives one after the
+/// other make one initramfs.
 #[derive(Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,

@@ -18,8 +18,8 @@ use super::root::Root;
 
 /// Programs from the root, besides busybox. Their shared libraries come along.
 ///
-/// Debian's busybox prefers its own applets to programs in whatever starts others: its `sh -c ip` is never iproute2's.
-/// So the shell and those that run other programs are real ones too.
+/// The applets of Debian's busybox that start programs prefer other applets: its `sh -c ip` is never iproute2's. So the
+/// shell and the programs that run others are real ones too.
 const PROGRAMS: [&str; 20] = [
     "ip",
     "tc",
@@ -46,7 +46,7 @@ const PROGRAMS: [&str; 20] = [
 /// Libraries that no program names, because they are loaded when a thread is cancelled.
 const LIBRARIES: [&str; 1] = ["/lib/x86_64-linux-gnu/libgcc_s.so.1"];
 
-/// What kmod is called by.
+/// The names that kmod is called by.
 const KMOD_NAMES: [&str; 6] = ["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
 
 /// Kernel modules to bring with those they depend on. A kernel has each as a module, built in, or not at all.
@@ -85,7 +85,7 @@ const MODULES: [&str; 28] = [
     "dummy",
 ];
 
-/// A new number makes every base anew.
+/// A change of this number rebuilds every base.
 const FORMAT: u32 = 1;
 
 const INIT: &str = include_str!("init.sh");
@@ -95,7 +95,7 @@ const GROUP: &str = "root:x:0:\ntcpdump:x:100:\n";
 const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost\n";
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files\n";
 
-/// That a program runs without shared libraries.
+/// Checks that a program runs without shared libraries.
 pub(super) fn check_static(path: &Path) -> Result<(), PrepareError> {
     match interpreter(&cache::read(path)?) {
         Some(None) => Ok(()),
@@ -130,7 +130,7 @@ pub(super) fn build(
     ]);
     let base = cache.path("bases").join(format!("{}-{base_key}.cpio", kernel.release));
 
-    // Hashing a large binary takes longer than all the rest: its place, size and time say as much.
+    // Hashing a large binary takes longer than all the rest: its inode, size and time identify it as well.
     let meta = fs::metadata(evenkeel).trying(|| format!("look at {}", evenkeel.display()))?;
     let identity =
         format!("{} {} {} {}", meta.dev(), meta.ino(), meta.len(), meta.mtime_nsec() + meta.mtime() * 1_000_000_000);
@@ -213,7 +213,7 @@ fn build_database(scratch: &Path, root: &Root) -> Result<Vec<u8>, PrepareError> 
     let mounts = [(scratch.to_path_buf(), "/mnt".to_owned())];
     let listed = root.shell(DATABASE, &mounts, &[], "make a PostgreSQL cluster")?;
     let mut archive = Archive::default();
-    // In a guest, /usr/lib is /lib and so on; paths beside the server's own are looked for from where it is.
+    // In a guest, /usr/lib is /lib and so on; the server looks for other folders relative to its own.
     archive.link("share", "/usr/share");
     for path in listed.lines().map(str::trim).filter(|path| path.starts_with('/')) {
         let bytes = cache::read(&root.dir().join(path.trim_start_matches('/')))?;
@@ -314,7 +314,7 @@ fn add_modules(
 ) -> Result<(), PrepareError> {
     let release = &kernel.release;
     let source = kernel.modules().join(release);
-    // The same tree serves as the root for depmod, whose own idea of the folder is /usr/lib or /lib.
+    // The same tree is the root for depmod, which looks for modules in /usr/lib or /lib.
     let stage = scratch.join("stage");
     let target = stage.join("lib/modules").join(release);
     cache::make_dir(&stage.join("usr"))?;
@@ -426,8 +426,7 @@ fn add_tree(archive: &mut Archive, dir: &Path, name: &str) -> Result<(), Prepare
     Ok(())
 }
 
-/// The program interpreter of an x86-64 ELF file: none for one that is linked statically. None at all if it is no such
-/// file.
+/// The program interpreter of an x86-64 ELF file: `Some(None)` if it is linked statically, None if it is no such file.
 fn interpreter(file: &[u8]) -> Option<Option<String>> {
     const X86_64: u64 = 62;
     const PT_INTERP: u64 = 3;

@@ -1,9 +1,9 @@
 //! Makes what the lab's VMs boot: stock Debian kernels, the guest module built for each of them, and an initramfs.
 //!
-//! Kernels come from Debian's suites by package name through an apt state of our own, so the machine's sources stay as
-//! they are; apt checks the signatures. The module is built by dkms in a small Debian root ([`root`]), which also
-//! gives the programs for the initramfs. Everything is kept in [`cache_dir`], keyed by what it was made from, and is
-//! made again only when that changed. Nothing half made ever stands under its final name.
+//! Kernels come from Debian's suites by package name through an apt state of the lab's own, so the machine's sources
+//! stay as they are; apt checks the signatures. The module is built by dkms in a small Debian root ([`root`]), which
+//! also gives the programs for the initramfs. Everything is kept in [`cache_dir`], keyed by what it was made from, and
+//! is made again only when that changed. Nothing has its final name before it is complete.
 
 mod apt;
 mod cache;
@@ -104,7 +104,7 @@ pub fn prepare(
     initramfs::check_static(evenkeel_binary)?;
     let cache = Cache::open(progress)?;
     let root = Root::new(&cache)?;
-    // The root takes the processor and kernels take the network, so both at once.
+    // The root needs the processor and kernels need the network, so both are made at once.
     let has_root = root.exists();
     cache.check_room(has_root)?;
     if !has_root {

@@ -35,7 +35,7 @@ pub(super) fn build_all(
             progress(&format!("building {} for {}", sources.name, kernel.release));
         }
     }
-    // A build leaves much of its time to one processor, and there are only three kernels.
+    // At once: a build alone leaves processors idle much of its time, and there are only three kernels.
     thread::scope(|scope| {
         let builds: Vec<_> = wanted
             .into_iter()

@@ -34,7 +34,7 @@ impl Root {
         })
     }
 
-    /// Whether a root is there (whether it is the right one, [`Root::make`] knows).
+    /// Whether a root is there; [`Root::make`] sees whether it is the right one.
     pub(super) fn exists(&self) -> bool {
         self.dir.join("etc/evenkeel-root").exists()
     }
@@ -55,7 +55,7 @@ impl Root {
         run.arg("--with-database").arg(&self.dir).output(&self.log).map(drop)
     }
 
-    /// A shell command inside, with folders of this machine mounted at paths inside, and empty folders.
+    /// Runs a shell command inside, with folders of this machine mounted at paths inside, and empty folders.
     pub(super) fn shell(
         &self,
         script: &str,

@@ -21,7 +21,7 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("debootstrap", "debootstrap"),
 ];
 
-/// That this machine and this user can make images at all.
+/// Checks that this machine and this user can make images at all.
 pub(super) fn check_machine() -> Result<(), PrepareError> {
     if std::env::consts::ARCH != "x86_64" {
         return Err(PrepareError::Architecture { arch: std::env::consts::ARCH });
@@ -56,7 +56,7 @@ impl Run {
     /// `what` completes "could not ...".
     pub(super) fn new(program: &str, what: impl Into<String>) -> Self {
         let mut command = Command::new(find_program(program).unwrap_or_else(|| program.into()));
-        // A caller's TMPDIR need not be there for programs that run in the root.
+        // The caller's TMPDIR may not exist for programs that run in the root.
         command.env_remove("TMPDIR").env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
         Self { command, what: what.into() }
     }

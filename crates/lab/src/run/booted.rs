@@ -52,7 +52,7 @@ pub struct BootedLab {
     vms: Vec<Vm>,
     /// Where each of them is.
     vm_ports: Vec<VmPort>,
-    /// Where those will be that move.
+    /// Where the VMs that move will be.
     destinations: BTreeMap<usize, VmPort>,
     hosts: Vec<BootedHost>,
     /// Ticks per second of the guests' kernels: all of Debian's have the same.
@@ -66,9 +66,9 @@ struct BootedHost {
     host: HostBridge,
     /// Positions of its VMs.
     vms: Vec<usize>,
-    /// Of one that will move here.
+    /// Position of the VM that will move here.
     awaits: Option<usize>,
-    /// The VM that it is, if it is one, and where its VMs' channels are in it.
+    /// The VM that plays the host, if one does, and where its VMs' channels are in it.
     domain: Option<(Vm, BTreeMap<String, PathBuf>)>,
 }
 
@@ -142,7 +142,7 @@ impl BootedLab {
     /// Where the VM at this position is to be.
     fn port_of(&self, index: usize) -> VmPort {
         let host = self.hosts.iter().find(|host| host.vms.contains(&index));
-        // `too_many` of support.rs: no more VMs than that.
+        // `too_many` of support.rs refuses more VMs than fit.
         VmPort::new(u8::try_from(index + 1).unwrap_or(u8::MAX), host.map(|host| &host.host))
     }
 
@@ -212,7 +212,7 @@ impl BootedLab {
         self.vms.iter().chain(self.domains()).try_for_each(Vm::check_alive)
     }
 
-    /// Does something in all VMs at once; results in their order.
+    /// Does something in all VMs at once; returns the results in their order.
     fn in_all<T: Send>(&self, work: impl Fn(&Vm) -> Result<T, LabError> + Sync) -> Result<Vec<T>, LabError> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = self.vms.iter().map(|vm| scope.spawn(|| work(vm))).collect();

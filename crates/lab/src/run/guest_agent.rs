@@ -43,8 +43,8 @@ pub struct GuestAgent<'a> {
 }
 
 impl<'a> GuestAgent<'a> {
-    /// Starts it; comes back when the host's agent is there and, with vFlood, has attested that it holds the VM's
-    /// packets, or can tell whether to rest.
+    /// Starts it; returns when the host's agent is there and, with vFlood, has attested that it holds the VM's packets,
+    /// or can tell whether to rest.
     pub fn start(vm: &'a Vm, group: &VmGroup, interrupt: &Interrupt) -> Result<Self, LabError> {
         let text = toml::to_string(&config(group, vm.spec.number))
             .map_err(|error| LabError::Vm { name: vm.spec.name.clone(), why: error.to_string() })?;

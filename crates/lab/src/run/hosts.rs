@@ -12,7 +12,7 @@ use crate::host::linux::Neighbour;
 use crate::host::load::Load;
 use crate::host::preflight::Scheduling;
 
-/// What the draws of phases begin with, so that they are not those of slices.
+/// Mixed into the seed of phases, so that their draws differ from those of slices.
 const PHASES: u64 = 0x7068_6173_6573;
 
 /// A host that VMs are on, under Linux's scheduler.
@@ -39,7 +39,7 @@ pub fn linux_hosts(scenario: &Scenario) -> Vec<LinuxHost<'_>> {
     hosts
 }
 
-/// The numbers of the hosts of each group that says which it is on, a number for each VM.
+/// For each group that says which hosts it is on, the number of each VM's host.
 pub fn named_hosts(scenario: &Scenario) -> BTreeMap<&str, Vec<u32>> {
     let mut groups: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for vm in placements(scenario).iter().filter(|vm| vm.kind.is_some()) {
@@ -48,7 +48,7 @@ pub fn named_hosts(scenario: &Scenario) -> BTreeMap<&str, Vec<u32>> {
     groups
 }
 
-/// How many hosts are VMs, of those that groups say they are on.
+/// How many of the hosts that groups say they are on are VMs.
 pub fn named_domains(scenario: &Scenario) -> u64 {
     let is_vm = |group: &str| scenario.vms.get(group).is_some_and(|group| group.host == HostKind::Vm);
     let hosts: BTreeSet<u32> =

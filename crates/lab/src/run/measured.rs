@@ -70,7 +70,7 @@ impl Moved {
         Duration::from_millis(self.migrated.downtime_ms)
     }
 
-    /// When it stood still, CLOCK_MONOTONIC of this machine.
+    /// When it stopped, CLOCK_MONOTONIC of this machine.
     pub fn stopped_ns(&self) -> u64 {
         self.migrated.done_ns.saturating_sub(self.downtime().as_nanos() as u64)
     }

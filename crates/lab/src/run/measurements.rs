@@ -16,7 +16,7 @@ use super::measured::{Counters, Measured, Moved, VmMeasured};
 use crate::host::agent::Counted;
 use crate::proto::{Recorded, RequestTime};
 
-/// How the names of counters begin of the mechanisms that are on on any host.
+/// How counters' names begin, for the mechanisms that are on at any host.
 fn mechanisms(scenario: &Scenario) -> Vec<String> {
     let all = scenario.vms.values().flat_map(VmGroup::mechanisms);
     let acting = all.filter(|mechanism| mechanism.is_on_hosts && mechanism.mode != Mode::Off);
@@ -86,7 +86,7 @@ fn ps(time: Duration) -> u64 {
     u64::try_from(time.as_nanos() * 1000).unwrap_or(u64::MAX)
 }
 
-/// Less than a microsecond, which is what guests count, is one.
+/// Guests count microseconds: a shorter time counts as one.
 fn at_least_one_us(us: u64) -> u64 {
     us.max(1) * PS_PER_US
 }
@@ -102,7 +102,8 @@ fn cpu_time(counters: &Counters) -> Option<CpuTime> {
     Some(CpuTime { busy_us: count("CpuBusyUs")?, idle_us: count("CpuIdleUs")? })
 }
 
-/// The sum over all ports, and the agents' own. An agent counts for mechanisms that are off, too.
+/// The counters of mechanisms that are on, summed over all ports, and the agents' own. An agent counts for the others,
+/// too.
 fn of_hosts(mechanisms: &[String], counted: &Counted) -> BTreeMap<String, i64> {
     let mut hosts: BTreeMap<String, i64> = BTreeMap::new();
     for (name, count) in counted.ports.values().flatten() {
@@ -130,7 +131,7 @@ impl Numbers {
 
 /// What was measured of one workload.
 struct Own<'a> {
-    /// With it alone.
+    /// The scenario with this workload alone.
     scenario: &'a Scenario,
     place: usize,
     measured: &'a Measured,
@@ -182,7 +183,7 @@ impl Own<'_> {
     }
 
     fn ended(&self, vm: &VmMeasured, recorded: &Recorded) -> Vec<Ended> {
-        // Of a request with a response, who asks receives the payload.
+        // With a request and a response, the VM that asks receives the payload.
         let sends =
             matches!(self.scenario.workload(), Workload::Poisson { request_bytes: 0, .. } | Workload::Transfers { .. });
         let ended = |request: &RequestTime| {
@@ -200,8 +201,8 @@ impl Own<'_> {
         recorded.requests.iter().filter_map(ended).collect()
     }
 
-    /// What each VM read: its sinks, or the client of a strobe. Who answers requests counts nothing, so what was
-    /// answered counts, with its request. Transfers, uploads and pages are not counted as they come in.
+    /// What each VM read: its sinks, or the client of a strobe. Servers that answer requests count nothing, so ended
+    /// requests count instead, with their responses. Transfers, uploads and pages are not counted as they come in.
     fn read(&self, ended: &[Ended]) -> Vec<Option<Read>> {
         let measured = self.measured;
         match self.scenario.workload() {

@@ -57,8 +57,8 @@ impl batch::Engine for Lab {
         plan::check_namespaces(scenario, &preflight::namespace_congestion_controls())
     }
 
-    /// Those that share booted VMs. Repetitions outermost: whatever else the machine does in the meantime is spread
-    /// over all variants alike.
+    /// Groups cells that share booted VMs. Repetitions are outermost: whatever else the machine does in the meantime is
+    /// spread over all variants alike.
     fn groups(&self, cells: &[Cell]) -> Vec<Vec<usize>> {
         plan::by_boot(cells)
     }
@@ -160,7 +160,7 @@ impl Shared {
 /// VMs that stay booted from one run to the next. They are gone when it is dropped.
 #[derive(Default)]
 pub struct Machines {
-    /// With the position of what they are booted for.
+    /// With the position in `Shared::boots` of what they are booted for.
     booted: Option<(usize, BootedLab)>,
 }
 
@@ -173,7 +173,7 @@ impl Machines {
             // VMs that move are not where they belong after a run.
             Some(booted) if booted.0 == boot && !needs::moves(&cell.scenario) => self.booted.insert(booted),
             others => {
-                // Their devices go first: the new ones have their names.
+                // The old devices go first: the new ones have the same names.
                 drop(others);
                 let lab = BootedLab::boot(&shared.boots[boot], shared, meter)?;
                 self.booted.insert((boot, lab))

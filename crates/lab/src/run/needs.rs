@@ -21,8 +21,8 @@ pub fn needs_own_hosts(scenario: &Scenario) -> bool {
         || scenario.network.queue.ecn_threshold_segments.is_some()
 }
 
-/// Whether driver domains get what their VMs send in packets larger than the MTU, as hosts do. At a network card with a
-/// queue packets are counted, and are segments.
+/// Whether driver domains get what their VMs send in packets larger than the MTU, as hosts do. A network card with a
+/// queue counts packets, which must be segments then.
 pub fn segments_for_vms(scenario: &Scenario) -> bool {
     scenario.network.segmentation_offload || !scenario.record.sender_nic
 }
@@ -33,7 +33,7 @@ pub fn groups_with_database(scenario: &Scenario) -> BTreeSet<&str> {
     applications.map(|one| one.roles().0).collect()
 }
 
-/// Whether VMs move in a scenario: they are not where they were afterwards.
+/// Whether VMs move in a scenario, and so are elsewhere afterwards.
 pub fn moves(scenario: &Scenario) -> bool {
     scenario.vms.values().any(|group| group.migrate_at_ms.is_some())
 }

@@ -14,7 +14,7 @@ use crate::host::domain;
 #[derive(PartialEq, Eq)]
 struct Shape {
     groups: Vec<(String, u32, Kernel, u32, u32, MachineKind)>,
-    /// Of each group: on which kind of host, if on any, how many VMs of it, and whether they move to another one.
+    /// Of each group: whether it is on hosts, of which kind, how many of its VMs are on each, and whether they move.
     hosts: Vec<(bool, HostKind, u32, bool)>,
     /// Of each group that says which hosts it is on: the host of each VM.
     named_hosts: BTreeMap<String, Vec<u32>>,
@@ -60,8 +60,8 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Refused> {
     support::why_unsupported(scenario).map_or(Ok(()), |(key, why)| Err(Refused { key, why }))
 }
 
-/// An error if a network namespace cannot have the congestion control that it is to have: this machine's kernel lets
-/// namespaces have `allowed`.
+/// An error if a network namespace cannot have the congestion control asked for: this machine's kernel allows
+/// namespaces `allowed`.
 pub fn check_namespaces(scenario: &Scenario, allowed: &[String]) -> Result<(), Refused> {
     for (name, group) in scenario.vms.iter().filter(|(_, group)| group.machine == MachineKind::Namespace) {
         let asked = group.tcp.congestion_control();
@@ -81,7 +81,7 @@ pub fn check_namespaces(scenario: &Scenario, allowed: &[String]) -> Result<(), R
 
 fn memory_mib(scenario: &Scenario) -> u64 {
     let of_domains = domains(scenario) * u64::from(domain::MEMORY_MIB);
-    // For a while it is in both places.
+    // While a VM moves, its memory is in both places.
     let twice = |g: &&VmGroup| g.migrate_at_ms.is_some();
     let moving = scenario.vms.values().filter(twice).map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>();
     of_domains + moving + booted(scenario).map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>()

@@ -37,7 +37,7 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, measured: Measured) -> Ru
     }
 }
 
-/// Counters that moved: of each VM, its port's with it; of the ports and the agent under `host`.
+/// Counters that are not zero: each VM's, with its port's; the agent's and those of marking ports under `host`.
 fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
     let named = |prefix: &str, counts: &Counts| -> BTreeMap<String, i64> {
         counts.iter().map(|(name, value)| (camel(prefix, name), *value)).collect()
@@ -70,7 +70,7 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
     all
 }
 
-/// Of each workload those that lasted, and those that ended.
+/// The flows of each workload: those that lasted, and those that ended.
 fn flows(scenario: &Scenario, measured: &Measured, measurements: &Measurements) -> Vec<FlowRecord> {
     let name = |number: u32| measured.vms.get(number as usize).map_or_else(String::new, |vm| vm.name.clone());
     let of_each = scenario.workloads.values().zip(&measurements.traffic).enumerate();
@@ -84,7 +84,7 @@ fn flows(scenario: &Scenario, measured: &Measured, measurements: &Measurements) 
         .collect()
 }
 
-/// What came at a group in the workload at this place on flows that lasted.
+/// What a group received on flows that lasted, in the workload at this place.
 fn long_lived(measured: &Measured, place: usize, group: &str) -> Vec<FlowRecord> {
     let name_of = |peer: &str| {
         let address = peer.parse::<SocketAddr>().ok().map(|peer| peer.ip());

@@ -33,7 +33,7 @@ pub fn boot_script(address: Ipv4Addr, neighbours: &[Neighbour]) -> String {
 /// The script that has a namespace's device take and give segments no larger than the MTU.
 pub const NO_OFFLOAD_SCRIPT: &str = "ethtool -K eth0 tso off gso off gro off";
 
-/// Segments in a packet at most where nobody says how many: the kernel's own bound (GSO_MAX_SEGS).
+/// Most segments in a packet if the scenario does not say: the kernel's own bound (GSO_MAX_SEGS).
 const GSO_MAX_SEGMENTS: u32 = 65_535;
 
 /// The script that sets a guest's route and TCP. Every key is written each time, so that nothing of the run before

@@ -40,7 +40,7 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         .or_else(|| at_network_cards(scenario))
 }
 
-/// What the network cards of hosts can be, and where a group has none that matters.
+/// Refuses what network cards of hosts cannot be, and settings of those that are no bottleneck.
 fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
     let default = VmGroup::default();
     for (name, group) in &scenario.vms {
@@ -127,7 +127,7 @@ fn too_many(scenario: &Scenario) -> Option<(String, String)> {
     })
 }
 
-/// Without offload what a guest leaves to others to cut is cut in it.
+/// Without offload, a guest cuts its packets into segments itself.
 fn large_packets(scenario: &Scenario) -> Option<(String, String)> {
     let is_large = |group: &VmGroup| group.tcp.gso_segments.is_some_and(|segments| segments > 1);
     let (name, _) = scenario.vms.iter().find(|(_, group)| is_large(group))?;
@@ -255,7 +255,7 @@ fn keeps_too_much(operation: &Operation) -> bool {
     of_calls.chain([operation.object_bytes]).any(|bytes| bytes > MAX_FILE_BYTES)
 }
 
-/// A key as the file has it: those of the workload are without its name.
+/// A key as the file has it: keys of the only workload come without its name.
 fn in_full(scenario: &Scenario, key: &str) -> String {
     key.strip_prefix("workload.").map_or_else(|| key.to_owned(), |key| scenario.workload_key(key))
 }
@@ -410,7 +410,7 @@ mod tests {
             refused_text(&text.replace(from, to))
         };
         const REQUESTS: &str = "kind = \"request-response\"\nrequest_bytes = 200\nresponse_bytes = 9000";
-        // Sockets are sampled of the first.
+        // Sockets are sampled for the first workload.
         assert_eq!(beside(REQUESTS, "", ""), "");
         assert_eq!(beside(REQUESTS, "workloads.z", "workloads.a"), "record.tcp_info_period_ms");
         assert_eq!(beside(REQUESTS, "200", "20"), "workloads.z.request_bytes");

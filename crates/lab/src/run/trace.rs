@@ -127,7 +127,7 @@ impl Wire {
         }
         let sent = flow::flows(&packets).into_iter().filter(|(key, _)| key.sender.ip() == sender);
         let bursts = sent.filter_map(|(key, _)| {
-            // Those that began before the capture cannot be told from a flood.
+            // A flow that began before the capture cannot be told from a flood.
             let first_byte = flow::first_byte(key, &packets)?;
             let opened = packets.iter().any(|p| p.src == key.sender && p.dst == key.receiver && p.flags.syn());
             opened.then(|| bursts::of(&Flow::new(key, first_byte, &packets), mtu_bytes.saturating_sub(HEADER_BYTES)))
@@ -181,7 +181,7 @@ impl Captured {
         Ok(traced)
     }
 
-    /// RTT samples of a flow, and its packets around a wake-up; how the VM's clock is aligned.
+    /// Adds a flow's RTT samples and its packets around a wake-up to `traced`; returns how the VM's clock is aligned.
     fn picture(
         &self,
         inside: &Flow,
@@ -246,7 +246,7 @@ fn sent_by_guest(key: flow::FlowKey, guest: &[Packet]) -> bool {
     bytes(key.sender, key.receiver) > bytes(key.receiver, key.sender)
 }
 
-/// The RTO that these settings allow at least: srtt and the smallest variance, each rounded up to a tick.
+/// The smallest RTO that these settings allow: srtt and the smallest variance, each rounded up to a tick.
 fn smallest_rto_us(tcp: &GuestTcp, hz: u32) -> u32 {
     let tick_us = 1_000_000 / hz.max(1);
     match tcp.rto_min_us {

@@ -8,7 +8,7 @@ use crate::proto::Op;
 
 /// First port of the servers; each client of a workload has a server of its own at each VM that it sends to.
 const FIRST_PORT: usize = 5601;
-/// The lab has at most so many VMs, by whose positions a workload's servers have their ports.
+/// Ports of each workload, one per client position: the lab has at most this many VMs.
 const PORTS_OF_WORKLOAD: usize = 64;
 
 /// A client, with its position among all VMs, and a server.
@@ -41,7 +41,7 @@ pub fn serve(members: &Members, pairs: &[Pair]) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Starts all clients at once; their tasks.
+/// Starts all clients at once; returns their tasks.
 pub fn begin(members: &Members, flows: u32, pairs: &[Pair]) -> Result<Vec<TaskOf>, LabError> {
     let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
     let start = |((index, client), server): &Pair| {

@@ -15,7 +15,7 @@ pub struct Members<'a> {
     pub scenario: &'a Scenario,
     /// Its place among those of the run.
     pub place: u8,
-    /// Of the draws.
+    /// Seed of the workload's random draws.
     pub seed: u64,
     /// The group that sends.
     pub from: Vec<(usize, &'a Vm)>,
@@ -63,7 +63,7 @@ pub fn address(vm: &Vm) -> String {
     vm.spec.address.to_string()
 }
 
-/// These VMs' addresses, as the VM at `position` takes them: each begins with another.
+/// These VMs' addresses in the order in which the VM at `position` takes them: each VM begins with another.
 pub fn addresses_in_turn(position: usize, vms: &[(usize, &Vm)]) -> Vec<String> {
     (0..vms.len()).map(|step| address(vms[(position + step) % vms.len()].1)).collect()
 }

@@ -26,7 +26,7 @@ pub fn serve(members: &Members) -> Result<Vec<TaskOf>, LabError> {
     Ok(servers)
 }
 
-/// Starts who asks, and those that send.
+/// Starts the VM that asks, and those that send.
 pub fn begin(members: &Members, requests: Requests, flows: u32) -> Result<(), LabError> {
     let Requests { outstanding, gets_permille, value_bytes } = requests;
     let (_, first) = members.from[0];
@@ -37,7 +37,7 @@ pub fn begin(members: &Members, requests: Requests, flows: u32) -> Result<(), La
     others.try_for_each(|(position, (_, vm))| bulk::send(members, vm, position, flows))
 }
 
-/// Starts memcached in a VM; its task.
+/// Starts memcached in a VM; returns its task.
 pub fn start_server(members: &Members, vm: &Vm) -> Result<u64, LabError> {
     let port = members.port(MEMCACHED_PORT);
     let argv = ["memcached", "-u", "root", "-m", "32", "-t", "1", "-U", "0", "-p", &port.to_string()];

@@ -43,7 +43,7 @@ pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Vec<Running>,
     of_each.iter().zip(servers).map(|(members, servers)| Ok(Running { servers, ..begin(members)? })).collect()
 }
 
-/// Starts a workload's servers; those that do not end by themselves.
+/// Starts a workload's servers; returns those that do not end by themselves.
 fn serve(members: &Members) -> Result<Vec<TaskOf>, LabError> {
     match members.scenario.workload() {
         Workload::Ping { .. } => {}
@@ -112,8 +112,8 @@ fn begin(members: &Members) -> Result<Running, LabError> {
     Ok(Running::default())
 }
 
-/// Ends the servers; what the iperf3 clients of each workload received in all, in bits per second; None without iperf3.
-/// An error if flows that were planned ahead had all begun when the measured time ended.
+/// Ends the servers; returns what each workload's iperf3 clients received in all, in bits per second, None without
+/// iperf3. An error if flows that were planned ahead had all begun when the measured time ended.
 pub fn finish(running: Vec<Running>, vms: &[Vm], measured_until_ns: u64) -> Result<Vec<Option<f64>>, LabError> {
     poisson::check_plans(running.iter().filter_map(|one| one.planned_until_ns), measured_until_ns)?;
     let received = running.iter().map(|one| wait_for_iperf3(one, vms)).collect::<Result<_, _>>()?;

@@ -26,8 +26,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// nginx takes what clients upload into one file in memory, which each upload replaces. Its answer comes when it
-    /// has all of it.
+    /// nginx with files. It puts what clients upload into one file in memory, which each upload replaces, and answers
+    /// when it has all of it.
     fn files() -> Self {
         Self { upstreams: String::new(), locations: "location / {\n            dav_methods PUT;\n        }".to_owned() }
     }
@@ -61,18 +61,18 @@ pub fn make_files(members: &Members, vm: &Vm, sizes_bytes: &BTreeSet<u32>) -> Re
     vm.shell(&format!("mkdir -p {directory}\n{}", files.collect::<String>())).map(drop)
 }
 
-/// Makes a file of so many bytes, of which a range can be asked for. It has no memory: all of it is a hole.
+/// Makes a file of `bytes` bytes, of which a range can be asked for. It takes no memory: all of it is a hole.
 pub fn make_any_object(members: &Members, vm: &Vm, bytes: u64) -> Result<(), LabError> {
     let directory = format!("{}/files{OBJECT_PATH}", directory(members.place));
     vm.shell(&format!("mkdir -p {directory}\ntruncate -s {bytes} {directory}{ANY_OBJECT}\n")).map(drop)
 }
 
-/// Starts nginx with files in a VM; its task.
+/// Starts nginx with files in a VM; returns its task.
 pub fn start_files(members: &Members, vm: &Vm, tcp: &GuestTcp) -> Result<u64, LabError> {
     start(members, vm, tcp, &Site::files())
 }
 
-/// Starts nginx in a VM; its task.
+/// Starts nginx in a VM; returns its task.
 pub fn start(members: &Members, vm: &Vm, tcp: &GuestTcp, site: &Site) -> Result<u64, LabError> {
     let directory = directory(members.place);
     vm.shell(&format!("mkdir -p {directory}/files /var/log/nginx /var/lib/nginx"))?;

@@ -1,5 +1,5 @@
 //! Flows that begin at random times: the load generator in the VMs that open connections, at times drawn ahead, and
-//! nginx in the others. Those that send open them and PUT, or those that receive do and GET.
+//! nginx in the others. Either those that send open connections and PUT, or those that receive do and GET.
 
 use evenkeel_scenario::arrivals::{self, Arrival, Pattern};
 use evenkeel_scenario::format::FlowSizes;
@@ -16,8 +16,8 @@ use crate::proto::Task;
 
 /// How long the generators have to take their plans; a slow guest reads a long one for a while.
 const LEAD_NS: u64 = 1_500_000_000;
-/// Flows go on beginning for so long after the measured time would be over if it began at once. It begins later, when
-/// all counters are read: on a driver domain's processor that is full of packets, 20 seconds have been seen.
+/// How long flows go on beginning after the measured time would be over if it began at once. It begins later, when all
+/// counters are read: on a driver domain's processor that is full of packets, that may take 20 seconds.
 const SLACK_US: u64 = 30_000_000;
 
 /// What flows bring, and who opens their connections.
@@ -25,7 +25,7 @@ const SLACK_US: u64 = 30_000_000;
 pub struct Asked {
     /// How large they are.
     pub sizes: FlowSizes,
-    /// Size of a request by which the receiver asks for each. 0: none, the sender opens the connection.
+    /// Size of the request by which the receiver asks for each; with 0, the sender opens the connection.
     pub request_bytes: u32,
 }
 
@@ -82,7 +82,7 @@ pub fn begin(members: &Members, flows: Flows) -> Result<Running, LabError> {
     Ok(Running { iperf3, planned_until_ns, ..Running::default() })
 }
 
-/// An error if no flows began any more at the end of the measured time: then some of it, or all, had none.
+/// An error if no flows began any more when the measured time ended: then part of it, or all, had none.
 pub fn check_plans(mut until_ns: impl Iterator<Item = u64>, measured_until_ns: u64) -> Result<(), LabError> {
     let Some(late_ns) = until_ns.find_map(|until| measured_until_ns.checked_sub(until)) else { return Ok(()) };
     Err(LabError::TooLate { late_ms: late_ns / 1_000_000, lead_ms: SLACK_US / 1000 })
@@ -93,8 +93,8 @@ fn background_pairs<'a>(members: &Members<'a>) -> Vec<iperf3::Pair<'a>> {
     all.filter(|(client, server)| client.0 != server.0).map(|(client, server)| (client, server.1)).collect()
 }
 
-/// Gives each generator its part of the flows and has them all start at the same time; until when flows begin, in ns on
-/// this machine's CLOCK_MONOTONIC. The flows are the same for all cells of a repetition.
+/// Gives each generator its part of the flows and has them all start at the same time. Returns until when flows begin,
+/// in ns on this machine's CLOCK_MONOTONIC. The flows are the same for all cells of a repetition.
 fn start_requests(members: &Members, flows: Flows) -> Result<u64, LabError> {
     let Members { scenario, seed, from, to, .. } = members;
     let Flows { has_receivers, load, asked, burst_flows, .. } = flows;

@@ -11,7 +11,7 @@ pub fn serve(members: &Members) -> Result<(), LabError> {
     members.from.iter().try_for_each(|(_, vm)| members.start(vm, server(vm)))
 }
 
-/// Starts who asks.
+/// Starts the VM that asks.
 pub fn begin(members: &Members, block_kib: u32, requests: u32) -> Result<(), LabError> {
     let client = members.to[0].1;
     let bytes_per_server = u64::from(block_kib) * 1024 / members.from.len() as u64;

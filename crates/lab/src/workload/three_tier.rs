@@ -28,7 +28,7 @@ pub struct Users {
 
 /// Starts the servers, and fills the stores.
 pub fn serve(members: &Members, keep_alive: bool, operations: &[Operation]) -> Result<Vec<TaskOf>, LabError> {
-    // `validate` sees to it that there are as many.
+    // `validate` makes sure that there are four.
     let [(web_index, web), (database_index, database), (cache_index, cache), (files_index, files)] = members.from[..]
     else {
         let (group, _) = members.scenario.workload().roles();
@@ -122,7 +122,7 @@ fn make_files(members: &Members, vm: &Vm, operations: &[Operation]) -> Result<()
     nginx::make_files(members, vm, &sizes)
 }
 
-/// Starts PostgreSQL on a fresh copy of the cluster that the image has; its task.
+/// Starts PostgreSQL on a fresh copy of the cluster that the image has; returns its task.
 fn start_postgres(members: &Members, vm: &Vm) -> Result<u64, LabError> {
     let (directory, port) = (format!("/run/postgres/{}", members.place), members.port(POSTGRES_PORT));
     vm.shell(&format!(

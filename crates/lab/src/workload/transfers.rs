@@ -1,4 +1,4 @@
-//! Transfers one after the other, of which each end knows a part: put together by one clock.
+//! Transfers one after the other: what each end knows of them is put together by one clock.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -23,8 +23,9 @@ pub fn begin(members: &Members, bytes: u64, concurrent: u32, pause_ms: u32) -> R
     })
 }
 
-/// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last
-/// byte at the receiver, and from when the sender had it. Of each VM's transfers the first `limit` count; 0: all.
+/// Makes requests of the senders out of what both ends have recorded: the time from the opening of the connection to
+/// the last byte at the receiver, and that from when the sender had it. Of each VM's transfers the first `limit` count;
+/// 0: all.
 pub fn complete(recorded: &mut [&mut Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], limit: u32) {
     let by_host_clock = |ns: u64, vm: usize| clocks[vm].by_host(ns);
     // A port can be used again: the arrival that counts is the first after the start.
@@ -48,7 +49,7 @@ pub fn complete(recorded: &mut [&mut Recorded], addresses: &[Ipv4Addr], clocks: 
                 // One that did not bring all was cut off by the end of the run.
                 let end = end.filter(|(_, bytes)| *bytes == sent.bytes);
                 let connected_ns = sent.connected_ns.map(|ns| by_host_clock(ns, vm));
-                // What the clocks' readings are off by can be more than a small transfer takes.
+                // The clocks' error can exceed the time that a small transfer takes.
                 let since_connected = |(end_ns, connected_ns): (i64, i64)| (end_ns - connected_ns).max(0) as u64;
                 RequestTime {
                     to: sent.to,
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_transfers_time_is_between_two_clocks() {
-        // It has its connection 0.5 ms after it asked for it.
+        // A transfer has its connection 0.5 ms after it asked for it.
         let sent = |port, start_ns| {
             let connected_ns = Some(start_ns + 500_000);
             Sent { to: "10.0.0.2".into(), port, bytes: 100, start_ns, connected_ns }

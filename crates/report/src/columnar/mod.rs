@@ -25,8 +25,7 @@ use rows::ToTable;
 pub use table::Table;
 pub use value::{Kind, Values};
 
-/// Puts `meta.json`, the tables and their manifest in the place of what results the directory has, whatever their
-/// format.
+/// Replaces the results that the directory has, whatever their format, by `meta.json`, the tables and their manifest.
 ///
 /// # Errors
 /// [`ReportError::Results`], [`ReportError::Table`].
@@ -55,8 +54,8 @@ fn stage_parquet(results_dir: &Path, set: &RunSet, records: &[RunRecord]) -> Res
         why: why.to_string(),
     };
     staged.add_bytes(PARQUET_MANIFEST, &manifest.map_err(failed)?)?;
-    // Lines from before tables that count would count when their manifest is gone. Other lines go last: they may be the
-    // only copy.
+    // Lines left over beside valid tables go first: they would count once the manifest is gone. Other lines go last:
+    // they may be the only copy.
     let stale = results_dir.join(PARQUET_MANIFEST).exists().then_some(Step::Remove(RUNS_FILE));
     let tables = [Step::Remove(PARQUET_MANIFEST)].into_iter().chain(PARQUET_FILES.map(Step::Place));
     // Between these two, the manifest names another `meta.json` than is there, unless it is the same.
@@ -69,7 +68,7 @@ pub fn maker(file: &str) -> Option<ToTable> {
     PARQUET_FILES.iter().zip(rows::TO_TABLES).find(|(name, _)| **name == file).map(|(_, make)| make)
 }
 
-/// Reads the tables, after all files have been held against the manifest.
+/// Reads the tables, after checking all files against the manifest.
 ///
 /// # Errors
 /// [`ReportError::Results`], [`ReportError::Manifest`], [`ReportError::Damaged`], [`ReportError::Table`].

@@ -194,7 +194,7 @@ struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// Appends the values. What is damaged is an error, and no null.
+    /// Appends the values. Damage is an error, not a null.
     fn take<T: DataType, V>(
         &self,
         values: &mut Vec<Option<V>>,

@@ -12,7 +12,7 @@ const KIND: &str = "cdf";
 const LINES: usize = 6;
 /// Steps of a line at most.
 const STEPS: usize = 600;
-/// Where the largest value is so many times the smallest, the abscissa is logarithmic.
+/// If the largest value is more than this many times the smallest, the abscissa is logarithmic.
 const LOG_SPAN: f64 = 50.0;
 
 /// The values of one cell, sorted.

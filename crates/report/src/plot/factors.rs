@@ -52,7 +52,7 @@ fn maps(view: &View<'_>, spec: &Spec<'_>) -> Option<Vec<Map>> {
     Some(maps)
 }
 
-/// The cell that one is compared with: with its own labels where the plot names none.
+/// The cell that one is compared with: it has the labels that the plot names, and the same ones on other axes.
 fn baseline<'v, 'a>(view: &'v View<'a>, spec: &Spec<'_>, cell: &Cell<'_>) -> Option<&'v Cell<'a>> {
     let wanted = |axis: usize| spec.baseline.get(&view.axes[axis].name).unwrap_or(&cell.labels[axis]);
     view.cells.iter().find(|other| (0..view.axes.len()).all(|axis| other.labels[axis] == *wanted(axis)))

@@ -25,8 +25,8 @@ pub(super) struct Spec<'t> {
     pub baseline: &'t str,
 }
 
-/// Where fields change their colour: so much better, as a factor, and the colour from there on. Worse is the same on
-/// the other side. Colours are the blue and the orange of Okabe and Ito, lighter towards the middle.
+/// Where fields change their colour: the factor by which they are better or worse, and the colours for both from there
+/// on. Colours are the blue and the orange of Okabe and Ito, lighter towards the middle.
 const STEPS: [(f64, RGBColor, RGBColor); 3] = [
     (2.0, RGBColor(0x4f, 0x9f, 0xd3), RGBColor(0xe0, 0x80, 0x3a)),
     (1.25, RGBColor(0x93, 0xc5, 0xe6), RGBColor(0xee, 0xac, 0x7d)),

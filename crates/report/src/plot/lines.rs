@@ -8,7 +8,7 @@ use super::{About, Figure, Panel, full_title};
 use crate::view::View;
 
 const KIND: &str = "lines";
-/// Numbers stand at even distances if two of them are closer than this part of their span.
+/// Numbers stand at even distances if two of them are closer than their span divided by this.
 const CLOSEST: f64 = 20.0;
 /// Half the distance between two series at one place.
 const ASIDE: i32 = 3 * UNIT / 2;

@@ -10,7 +10,8 @@ use super::{About, Figure, Panel, full_title};
 use crate::view::{Column, View};
 
 const KIND: &str = "plane";
-/// Radius of marks, in CSS pixels; along an axis that of the first label's, and by how much each next one is larger.
+/// Radius of marks, in CSS pixels. Along an axis: the first label's, by how much each next one is larger, and the
+/// largest.
 const RADIUS: f64 = 4.5;
 const SMALLEST: f64 = 2.5;
 const LARGER: f64 = 1.1;
@@ -90,8 +91,8 @@ fn panels(view: &View<'_>, spec: &Spec<'_>) -> Vec<(String, Vec<Point>)> {
     panels
 }
 
-/// Axes that hold all panels. They begin at 0 only where that does not press all marks to one end; what differs by less
-/// than a tenth is shown as that.
+/// Axes that hold all panels. They begin at 0 unless that would press all marks to one end; linear ones span at least a
+/// tenth of the largest figure, so that small differences look small.
 fn scales<'p>(points: impl Iterator<Item = &'p Point>, x: &Column, y: &Column, log: bool) -> Option<(Scale, Scale)> {
     let (xs, ys): (Vec<Summary>, Vec<Summary>) = points.map(|point| (point.x, point.y)).unzip();
     let ends = |of: &[Summary]| -> Option<(f64, f64)> {

@@ -90,7 +90,7 @@ impl Scale {
         });
     }
 
-    /// Where a value stands on this axis; nothing for a value that a logarithm has not.
+    /// Where a value stands on this axis; nothing for a value that has no logarithm where one is needed.
     pub fn position(&self, value: f64) -> Option<f64> {
         match self.log {
             false => value.is_finite().then_some(value),

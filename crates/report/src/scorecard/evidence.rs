@@ -22,9 +22,9 @@ const MOST_SHOWN: usize = 4;
 /// What there is of a row.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// What holds.
+    /// How much holds.
     tally: Tally,
-    /// What of a paper does, and what does not.
+    /// Which of a paper's statements hold, and which do not.
     held: Vec<Stated>,
     failed: Vec<Stated>,
     /// What each scenario says.
@@ -44,7 +44,7 @@ pub(super) struct Source {
     pub statements: Vec<Statement>,
 }
 
-/// What a paper prints, without the cells of which it is printed.
+/// What a paper states, without the cells that it states it of.
 #[derive(Debug, Clone, PartialEq)]
 enum Stated {
     Figure { metric: String, paper: f64 },
@@ -55,11 +55,11 @@ enum Stated {
 /// An experiment: cells that differ from those of a row in what is named.
 #[derive(Debug)]
 pub(super) struct Experiment {
-    /// In what.
+    /// In what they differ.
     pub with: String,
     /// What the runs of these cells say of the row.
     pub evidence: Evidence,
-    /// What all such runs say, of whatever row: a cause does not make other figures wrong.
+    /// What all such runs say, of any row: a cause must not make other figures wrong.
     pub everywhere: Evidence,
 }
 
@@ -82,7 +82,7 @@ impl Evidence {
         self.tally.verdict()
     }
 
-    /// Whether all that does not hold does in an experiment of which all holds.
+    /// Whether each statement that does not hold for the row holds in an experiment in which everything holds.
     pub fn is_explained_by(&self, experiments: &[Experiment]) -> bool {
         let held = |stated: &Stated| {
             experiments.iter().any(|experiment| experiment.holds() && experiment.evidence.held.contains(stated))
@@ -126,7 +126,7 @@ struct Kept {
 pub(super) struct Sets(BTreeMap<String, Kept>);
 
 impl Experiment {
-    /// Whether all holds that is stated of such cells.
+    /// Whether everything that is stated of such cells holds.
     pub fn holds(&self) -> bool {
         self.everywhere.verdict() == Verdict::ComesOut
     }
@@ -209,7 +209,7 @@ impl Sets {
 }
 
 impl Evidence {
-    /// Takes in what a scenario's runs say of the entries that are meant.
+    /// Adds what a scenario's runs say of the entries that are meant.
     fn hold(&mut self, is_meant: &impl Fn(&PaperFigures) -> bool, view: &View<'_>) -> Vec<Statement> {
         let claims = claims(view).into_iter().filter(|claim| is_meant(claim.paper));
         let mut statements: Vec<Statement> = claims.map(|claim| self.hold_claim(&claim)).collect();

@@ -4,12 +4,12 @@ use evenkeel_scenario::stats::Summary;
 
 /// How many times too large or too small a figure or a ratio may be.
 pub(super) const FACTOR: f64 = 1.5;
-/// How far apart figures of the paper are that make an order: the larger is so many times the smaller. What is nearer
-/// is the same.
+/// How far apart two figures of the paper must be to make an order: the larger is more than this many times the
+/// smaller. Nearer ones count as the same.
 pub(super) const APART: f64 = 1.1;
-/// How far a ratio of the paper is from 1 to be on a side of it.
+/// How far from 1 a ratio of the paper must be to be on a side of it.
 pub(super) const ASIDE: f64 = 0.05;
-/// Which part of a ratio's distance from 1 must be there.
+/// Which part of the distance of the paper's ratio from 1 the runs' ratio must have.
 pub(super) const LEAST_EFFECT: f64 = 0.5;
 
 /// The rule, for people.
@@ -71,7 +71,7 @@ impl Verdict {
     }
 }
 
-/// So many of all hold.
+/// How many of all hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Share {
     pub held: usize,
@@ -84,7 +84,7 @@ impl Share {
         self.held += usize::from(holds);
     }
 
-    /// Takes another's in.
+    /// Adds another's.
     pub fn extend(&mut self, other: Self) {
         self.all += other.all;
         self.held += other.held;
@@ -102,7 +102,7 @@ pub(super) struct Figures {
     pub sizes: Share,
     /// Against each other.
     pub directions: Share,
-    /// Of each figure, whether it does in both ways; none where it was not run.
+    /// Whether each figure holds in both ways; none where it was not run.
     pub each: Vec<Option<bool>>,
 }
 
@@ -143,7 +143,7 @@ impl Tally {
                 if let Some(other) = other.filter(|_| *more > APART * less) {
                     let holds = if paper < other_paper { *here < other } else { *here > other };
                     directions.add(holds);
-                    // A figure that is far off by itself is what turns the order round.
+                    // If one figure is far off by itself, that one reverses the order, and not the other.
                     if !holds && ![place, other_place].iter().any(|one| by_size[*one] == Some(false)) {
                         (each[place], each[other_place]) = (Some(false), Some(false));
                     }
@@ -155,7 +155,7 @@ impl Tally {
         Figures { sizes, directions, each }
     }
 
-    /// Adds a ratio; whether it holds.
+    /// Adds a ratio; returns whether it holds.
     pub fn ratio(&mut self, paper: f64, here: Option<Summary>) -> Option<bool> {
         let Some(here) = here.map(|here| here.median) else {
             self.missing += 1;
@@ -173,7 +173,7 @@ impl Tally {
         Some(holds)
     }
 
-    /// Adds an order; ours from the paper's best to its worst, and whether more is better.
+    /// Adds an order: `here` has the runs' figures, from the paper's best to its worst.
     pub fn order(&mut self, here: &[Option<f64>], more_is_better: bool) -> Share {
         let mut directions = Share::default();
         self.missing += usize::from(here.iter().any(Option::is_none));

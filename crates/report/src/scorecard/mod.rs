@@ -78,7 +78,8 @@ pub fn scorecard(parts: &Scorecard<'_>) -> Result<Pages, ReportError> {
 }
 
 impl Judged<'_> {
-    /// The simulator's verdict, or the lab's where that alone has runs; the lab can take it down.
+    /// The simulator's verdict, or the lab's if only the lab has runs. If the lab says "not", a row no longer comes
+    /// out.
     fn verdict(&self) -> Verdict {
         match (self.sim.verdict(), self.lab.verdict()) {
             (Verdict::NotMeasured, lab) => lab,

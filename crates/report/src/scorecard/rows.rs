@@ -105,8 +105,8 @@ impl Row {
 /// Scenarios by their names.
 pub(super) type Scenarios = BTreeMap<String, LoadedScenario>;
 
-/// Reads the rows and the scenarios below a directory, and holds them against each other: every scenario that a row
-/// names is there and has an entry of it, and no entry is without a row.
+/// Reads the rows and the scenarios below a directory, and checks that they agree: every scenario that a row names
+/// exists and has an entry for it, and every entry has a row.
 pub(super) fn read(file: &Path, directory: &Path) -> Result<(Rows, Scenarios), ReportError> {
     let text = fs::read_to_string(file).map_err(|source| ReportError::Read { file: file.to_owned(), source })?;
     let wrong = |why: String| ReportError::Rows { file: file.to_owned(), why };

@@ -1,5 +1,5 @@
-//! Runs as flent's data files, for its plots: <https://flent.org>. Of a run there are rates, pings, RTTs and windows,
-//! under the names that flent's test `tcp_nup` has.
+//! Runs as flent's data files, for its plots: <https://flent.org>. A file has a run's rates, pings, RTTs and windows,
+//! under the names of flent's test `tcp_nup`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,8 +22,8 @@ const TEST: &str = "tcp_nup";
 const STEP_MS: u64 = 50;
 const SUFFIX: &str = ".flent.gz";
 
-/// Writes a data file for each run: `file` if there is one, and with several one beside the other, numbered from 0
-/// before its suffix. The files that were written.
+/// Writes a data file for each run: `file` itself if there is one run; with several, files beside it, numbered from 0
+/// before its suffix. Returns the files that were written.
 ///
 /// # Errors
 /// [`ReportError::Write`]
@@ -119,7 +119,7 @@ fn senders(record: &RunRecord) -> BTreeMap<&str, Vec<&FlowRecord>> {
     senders
 }
 
-/// Mbit/s at each step: of the flows under way, each at its mean.
+/// Mbit/s at each step: the flows in progress, each at its mean rate.
 fn rates(flows: &[&FlowRecord], x_values: &[f64]) -> Vec<f64> {
     let mut rates = vec![0.0; x_values.len()];
     for flow in flows.iter().filter(|flow| flow.duration_us > 0) {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(results["TCP upload::2"], json!([0.0, 0.0, 0.1, 0.1]));
         assert_eq!(results["TCP upload sum"], json!([10.0, 30.0, 0.1, 0.1]));
         assert_eq!(results["TCP upload avg"], json!([5.0, 15.0, 0.05, 0.05]));
-        // Of the warm-up nothing is there.
+        // Nothing of the warm-up is there.
         assert_eq!(results["Ping (ms) ICMP"], json!([null, null, 7.0, 9.0]));
         let raw = data["raw_values"]["TCP upload::1"].as_array().unwrap();
         let rtts: Vec<_> = raw.iter().filter(|value| value.get("tcp_rtt").is_some()).collect();

@@ -30,7 +30,7 @@ pub struct Frame {
 }
 
 /// A packet as a frame: all of it if `payload` is wanted, or only its headers. None if its connection is not known, or
-/// if it is longer than IP can say.
+/// if it is too long for IP's length field.
 pub fn frame(packet: &Packet, ports: &Ports, mtu_bytes: u32, payload: bool) -> Option<Frame> {
     let content = match &packet.carries {
         Carries::Tcp(segment) => {
@@ -63,7 +63,7 @@ fn written(packet: &Packet, content: Content, payload: bool) -> Option<Frame> {
     };
     let ip_payload = u16::try_from(header_bytes + payload_bytes).ok()?;
     let mut ip = Ipv4Header::new(ip_payload, TTL, protocol, address(packet.from), address(packet.to)).ok()?;
-    // What must not be cut into fragments needs no number (RFC 6864).
+    // A packet that must not be fragmented needs no identification (RFC 6864).
     ip.dont_fragment = true;
     ip.ecn = IpEcn::try_new(match packet.ecn {
         Ecn::NotEct => 0,

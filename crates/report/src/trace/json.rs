@@ -1,7 +1,7 @@
 //! Chrome's trace format, as Perfetto reads it: a list of events, each with a time, a process and a thread.
 //!
-//! A process is a machine, a thread one of its tracks. Both have numbers that are theirs alone in the whole file, since
-//! readers differ in what they make of a thread's number in two processes.
+//! A process is a machine, a thread one of its tracks. Both have numbers that are unique in the whole file, since
+//! readers differ in how they treat one thread's number in two processes.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -56,7 +56,7 @@ struct Line<'a> {
 /// What only some phases have.
 #[derive(Default, Serialize)]
 struct Own<'a> {
-    /// Whose an instant is: its thread's.
+    /// Scope of an instant: its thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'a str>,
     /// Which slices belong together.
@@ -120,7 +120,7 @@ impl Json {
         self.on_thread(at_ns, thread, "i", (category, name), Own { s: Some("t"), id: None }, args);
     }
 
-    /// A slice that others may overlap: from an instant, for so long.
+    /// A slice that others may overlap, by its begin and its length.
     pub fn overlapping(
         &mut self,
         (at_ns, takes_ns): (i64, i64),
@@ -166,7 +166,7 @@ impl Json {
         }
     }
 
-    /// Ends the slices that are open, and the file; how many events are in it.
+    /// Ends the slices that are open, and the file; returns how many events are in it.
     ///
     /// # Errors
     /// [`ReportError::Write`], also of what was to be written earlier.

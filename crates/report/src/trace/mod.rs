@@ -1,9 +1,9 @@
 //! What happened in a run, for programs that show it: packets as pcapng for Wireshark, all of it as Chrome's JSON for
 //! Perfetto, and rates, RTTs and windows as flent's data for its plots.
 //!
-//! A run that is traced writes as it goes ([`Pcapng`], [`Perfetto`]); what records have is written of finished runs
-//! ([`write_records`], [`write_flent`]). Perfetto also has a format of its own, in protobuf. JSON says the same here,
-//! is read by other viewers too, and can be looked at without any.
+//! A traced run writes as it goes ([`Pcapng`], [`Perfetto`]); what the records of finished runs have is written
+//! afterwards ([`write_records`], [`write_flent`]). Perfetto also has a format of its own, in protobuf. JSON says the
+//! same here, is read by other viewers too, and can be read without any.
 
 mod flent;
 mod frame;

@@ -19,7 +19,7 @@ use crate::ReportError;
 
 /// Time stamps in units of 10^-9 s.
 const NANOSECONDS: u8 = 9;
-/// A name ends in this where a port's side towards its VM is meant.
+/// The end of the name of a port's side towards its VM.
 const VM_SIDE: &str = "-vm";
 
 /// Writes packets at the ports of machines: an interface for each port, two for a port with mechanisms.
@@ -206,7 +206,7 @@ fn headers(
         own_address.extend([255, 0, 0, 0]);
         let block = InterfaceDescriptionBlock {
             linktype: DataLink::ETHERNET,
-            // Packets that are left to others to cut are longer than the MTU.
+            // Packets that others will cut into segments are longer than the MTU.
             snaplen: mtu_bytes.max(1 << 18),
             options: vec![
                 InterfaceDescriptionOption::IfName(interface.name.clone().into()),

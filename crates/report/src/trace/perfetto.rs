@@ -55,7 +55,7 @@ impl Perfetto {
         Ok(Self { json, machines: Vec::new(), connections: Vec::new(), ends: HashMap::new() })
     }
 
-    /// Ends the file; how many events are in it.
+    /// Ends the file; returns how many events are in it.
     ///
     /// # Errors
     /// [`ReportError::Write`], also of what was to be written earlier.
@@ -132,7 +132,7 @@ impl Perfetto {
 
     fn windows(&mut self, at_ns: i64, end: End, now: Windows) {
         let Some((process, tracks)) = self.end(end) else { return };
-        // Of an end that sends no data nobody asks for windows.
+        // The windows of an end that sends no data are of no interest.
         tracks.has_sent |= now.in_flight_segments > 0;
         if !tracks.has_sent {
             return;

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-/// The first port that a machine opens connections from, and how many there are. Together with [`SERVICE`] none that a
-/// dissector of Wireshark's claims.
+/// The first port that a machine opens connections from, and how many there are. No dissector of Wireshark's claims any
+/// of them, nor any from [`SERVICE`] on.
 const FIRST: u16 = 49_152;
 const COUNT: u32 = 7_168;
-/// The port that it opens the first of them to; the next one when all of its own are used.
+/// The port that it opens the first of them to. When all of a machine's ports are used, the next port follows.
 const SERVICE: u16 = 49_000;
 
 /// A machine's address in 10.0.0.0/8.

@@ -10,7 +10,7 @@ use super::json::{Arguments, Json, Process};
 use super::run_name;
 use crate::{ReportError, Results};
 
-/// Writes the series, flows and packets of all runs into one trace; how many events there are in it. Time counts from
+/// Writes the series, flows and packets of all runs into one trace; returns how many events are in it. Time counts from
 /// the start of each run's measured time, or from the earliest of what it has.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ impl Estimate {
     }
 }
 
-/// Which pairs each draw has, each as often as it was drawn.
+/// How often each draw has each pair.
 pub(super) struct Draws(Vec<Vec<u32>>);
 
 impl Draws {
@@ -62,7 +62,7 @@ impl Draws {
     }
 }
 
-/// The 97.5 % quantile of Student's distribution with so many degrees of freedom, within 2 % from three on (Abramowitz
+/// The 97.5 % quantile of Student's distribution with `free` degrees of freedom, within 2 % from three on (Abramowitz
 /// and Stegun, 26.7.5).
 fn student(free: f64) -> f64 {
     let z = NORMAL;
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// Of means of few normal values, about 95 in 100 intervals hold what is true.
+    /// For means of few normal values, about 95 in 100 intervals hold the true mean.
     #[test]
     fn intervals_hold_the_truth_as_often_as_they_say() {
         let (mut random, trials, n) = (Random::new(5, 9), 400, 8);

@@ -5,15 +5,15 @@ use serde::Serialize;
 use super::bootstrap::{Draws, Estimate};
 use super::samples::{CLASSES, Direction, LeftOut, Samples, Timed, Times, seconds_at};
 
-/// What is smaller than this is no difference that anybody would act on: a part of the time.
+/// The smallest change that anybody would act on, as a part of the time.
 pub const LEAST_CHANGE: f64 = 0.05;
-/// Of exchanges of a class and direction that a slot must have to count.
+/// How many exchanges of a class and direction a slot must have to count.
 const LEAST_IN_SLOT: u64 = 3;
 /// Pairs of slots that a class must have to count.
 const LEAST_PAIRS: usize = 6;
-/// Of exchanges in each mode that a class must have to count.
+/// How many exchanges in each mode a class must have to count.
 const LEAST_EXCHANGES: u64 = 50;
-/// Of exchanges in each mode for a 99th percentile.
+/// How many exchanges in each mode a 99th percentile needs.
 const LEAST_FOR_P99: u64 = 500;
 
 /// What a trial says.
@@ -71,7 +71,7 @@ pub struct Judgement {
     pub primary: Option<Estimate>,
     /// Pairs of slots.
     pub pairs: usize,
-    /// By direction and class, those that have any.
+    /// By direction and class: those that have any exchanges.
     pub rows: Vec<Row>,
     /// Of handshakes, in seconds: geometric means and their ratio.
     pub handshakes: Option<Compared>,
@@ -132,7 +132,7 @@ pub(super) struct Named<'s> {
     kind: Kind<'s>,
 }
 
-/// Those that there are any of.
+/// The kinds that have any exchanges.
 pub(super) fn kinds<'s>(pairs: &[[&'s Timed; 2]]) -> Vec<Named<'s>> {
     let mut kinds = Vec::new();
     for direction in Direction::ALL {
@@ -174,7 +174,7 @@ impl Named<'_> {
 /// Times of one kind in all pairs, observe first.
 struct Kind<'s> {
     pairs: Vec<[&'s Times; 2]>,
-    /// The lowest step of all, and how many there are from it on.
+    /// The lowest step of all, and how many there are from it to the highest.
     steps: (u16, usize),
 }
 
@@ -191,7 +191,7 @@ impl<'s> Kind<'s> {
         [0, 1].map(|mode| self.pairs.iter().map(|pair| pair[mode].n).sum())
     }
 
-    /// Of all exchanges of a mode, pairs counted so often.
+    /// The sum over all exchanges of a mode, with each pair counted as often as `times` says.
     fn sum(&self, mode: usize, times: &[u32], of: impl Fn(&Times) -> f64) -> f64 {
         self.pairs.iter().zip(times).map(|(pair, times)| of(pair[mode]) * f64::from(*times)).sum()
     }
@@ -242,8 +242,8 @@ impl<'s> Kind<'s> {
     }
 }
 
-/// The difference of the logarithms' means within each pair, and its weight: what is the same for both slots of a pair,
-/// as the time of day, falls out of it.
+/// The difference of the logarithms' means within each pair, and its weight: what both slots of a pair have in common,
+/// as the time of day, cancels out.
 struct Paired {
     pairs: Vec<(f64, f64)>,
     exchanges: [u64; 2],

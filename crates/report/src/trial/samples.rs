@@ -54,7 +54,7 @@ pub const CLASSES: [(u64, &str); 4] =
 
 /// Steps of histograms in a doubling: each is 2.2 % longer than the one before.
 const STEPS: f64 = 32.0;
-/// What is shorter is in the first step.
+/// Shorter times are in the first step.
 const LEAST_S: f64 = 1e-6;
 
 /// Times of exchanges of one kind in one slot.
@@ -140,19 +140,19 @@ impl Samples {
         });
     }
 
-    /// It ends: from `until_ns` on its mode may hold no more.
+    /// The slot ends: from `until_ns` on its mode may no longer hold.
     pub fn end(&mut self, until_ns: u64) {
         if let Some(slot) = self.slots.last_mut() {
             slot.until_ns = until_ns;
         }
     }
 
-    /// Only the first `slots` count: what comes behind was cut short.
+    /// Keeps the first `slots` only: those behind them were cut short.
     pub fn keep(&mut self, slots: usize) {
         self.slots.truncate(slots);
     }
 
-    /// An exchange is over. Those of slots that have not begun come later.
+    /// Adds an exchange that is over, in a slot that has begun.
     pub fn add(&mut self, exchange: &Exchange) {
         let behind = self.slots.partition_point(|slot| slot.from_ns <= exchange.begin_ns);
         let slot = behind.checked_sub(1).map(|position| &mut self.slots[position]);

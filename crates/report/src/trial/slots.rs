@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use evenkeel_scenario::random::Random;
 
-/// A whole trial has about so many slots if nothing is said.
+/// About how many slots a whole trial has by default.
 const SLOTS: u32 = 40;
-/// Of a slot's length, if nothing is said.
+/// Bounds of the default mean length of a slot.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The stream of a trial's seed that slots are drawn from.
 const STREAM: u64 = 1;
-/// What begins right after a change is not counted for so long, or for a part of the slot.
+/// How long after a change the exchanges that begin do not count, but at most a part of the slot.
 const SETTLES: Duration = Duration::from_secs(1);
 const SETTLING_PART: u32 = 5;
-/// What begins in the last part of a slot would be cut off more often than not, and the slower mode's more often.
+/// Exchanges that begin in the last part of a slot would mostly be cut off, and those of the slower mode more often.
 const RUNS_OFF_PART: u32 = 4;
 
 /// A stretch of time with one mode.
@@ -27,13 +27,13 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// From when to when, after its beginning, exchanges begin that count.
+    /// From when to when, after the slot's beginning, an exchange must begin to count.
     pub fn intake(&self) -> (Duration, Duration) {
         ((self.length / SETTLING_PART).min(SETTLES), self.length - self.length / RUNS_OFF_PART)
     }
 }
 
-/// The mean length of slots in a trial of this length, if nothing is said.
+/// The default mean length of slots in a trial of this length.
 pub fn usual_slot(trial: Duration) -> Duration {
     (trial / SLOTS).clamp(SHORTEST, LONGEST)
 }

@@ -12,7 +12,7 @@ use crate::error::Refused;
 use crate::format::Scenario;
 use crate::result::{self, RunRecord};
 
-/// Runs a cell once. Which cells, how often, and what becomes of the records is the batch's.
+/// Runs a cell once. The batch decides which cells, how often, and what becomes of the records.
 pub trait Engine: Sync {
     /// As results name it.
     const NAME: result::Engine;
@@ -41,7 +41,7 @@ pub trait Engine: Sync {
     /// How many runs at once.
     fn jobs(&self) -> NonZeroUsize;
 
-    /// Options of the user's that say what a run leaves: all runs of a batch have the same.
+    /// The user's options that decide what a run leaves: all runs of a batch have the same.
     fn options(&self) -> Vec<String> {
         Vec::new()
     }

@@ -19,7 +19,7 @@ pub enum BatchError<E> {
         file: PathBuf,
         /// The setting.
         refused: Refused,
-        /// The cell that has it, axis and label, where an axis makes it so.
+        /// The cell that has it, axis and label, if an axis sets it.
         cell: Vec<(String, String)>,
     },
     /// Finished runs cannot be kept or gone on with.
@@ -39,7 +39,7 @@ pub enum BatchError<E> {
     },
     /// The user wanted it to end; finished runs are kept.
     Stopped {
-        /// Runs that are finished; none if nothing was begun, and what the directory has is as it was.
+        /// Runs that are finished; none if nothing was begun, so that the directory is as it was.
         finished: Option<usize>,
     },
 }

@@ -71,7 +71,7 @@ impl Identity {
         self.cells.get(cell) == Some(&record.cell) && record.repetition == repetition
     }
 
-    /// In what a batch that is there differs from a wanted one, if it does.
+    /// How a batch that is there differs from a wanted one, if it does.
     pub fn difference(&self, wanted: &Self) -> Option<String> {
         if self.engine != wanted.engine {
             let name = if self.engine == Engine::Lab { "the lab" } else { "the simulator" };
@@ -111,13 +111,13 @@ fn file_stem(index: usize) -> String {
     format!("{index:06}")
 }
 
-/// That there is nothing to remove is no error.
+/// Makes it no error that there was nothing to remove.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 impl Begun {
-    /// Of a results directory, if one has begun there.
+    /// Reads what was begun in a results directory, if anything was.
     ///
     /// # Errors
     /// [`KeptError::Damaged`] and [`KeptError::Io`].
@@ -228,7 +228,7 @@ impl Kept {
         Ok(State::Open(kept))
     }
 
-    /// The same, if more runs would be under what its set says.
+    /// The same, if more runs would be made under what its set says.
     ///
     /// # Errors
     /// [`KeptError::Other`] if versions or remarks differ from those of `set`: of another machine, another kernel.
@@ -304,8 +304,8 @@ impl Kept {
         finished.iter().map(|index| self.file(*index)).map(|path| read(&path)?.ok_or_else(|| missing(&path))).collect()
     }
 
-    /// The results are written elsewhere: the single runs are no longer needed. The lock, for what is still to be
-    /// written.
+    /// Removes the single runs, which are no longer needed once the results are written elsewhere. Returns the lock,
+    /// for what is still to be written.
     ///
     /// # Errors
     /// [`KeptError::Io`].
@@ -315,7 +315,7 @@ impl Kept {
         Ok(self.lock)
     }
 
-    /// Leaves all as it is; the lock, for who begins again.
+    /// Leaves all as it is, and returns the lock for a batch that begins again.
     pub(super) fn into_lock(self) -> Lock {
         self.lock
     }
@@ -346,7 +346,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptErro
 fn write(path: &Path, value: &impl Serialize) -> Result<(), KeptError> {
     let unfinished = path.with_extension("part");
     let bytes = serde_json::to_vec(value).map_err(|error| failed("cannot write", path)(error.into()))?;
-    // Synced before it gets its name: after a power cut, what has the name is whole.
+    // Synced before it gets its name: after a power cut, a file of that name is whole.
     let synced =
         fs::File::create(&unfinished).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
     synced.and_then(|()| fs::rename(&unfinished, path)).map_err(failed("cannot write", path))

@@ -31,7 +31,8 @@ pub enum MergeError {
     Incomplete(Vec<String>),
 }
 
-/// All runs of the shards, and the batch that they are of now. When the results are written, see [`Kept::complete`].
+/// All runs of the shards, and the whole batch that they now belong to. When the results are written, see
+/// [`Kept::complete`].
 #[derive(Debug)]
 pub struct Merged {
     /// In the batch's order.
@@ -82,7 +83,7 @@ pub fn merge(directories: &[PathBuf], out: &Path, replace: bool) -> Result<Merge
     Ok(Merged { records: runs.into_values().collect(), kept })
 }
 
-/// The directories themselves, or those in them that are shards'.
+/// The directories themselves, or the shards' directories in them.
 fn shard_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, ScenarioError> {
     let mut found = Vec::new();
     for directory in directories {
@@ -90,7 +91,7 @@ fn shard_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, ScenarioEr
         let mut inside = Vec::new();
         for entry in fs::read_dir(directory).map_err(failed)? {
             let entry = entry.map_err(failed)?.path();
-            // One that was killed before it began has nothing: it is missing.
+            // A shard that was killed before it began has no such file: it is missing.
             if is_shard_name(&entry) && entry.join(kept::SWEEP_FILE).exists() {
                 inside.push(entry);
             }
@@ -104,7 +105,7 @@ fn shard_directories(directories: &[PathBuf]) -> Result<Vec<PathBuf>, ScenarioEr
     Ok(found)
 }
 
-/// Where a batch is whose shards these directories are or have in them; none if that is not one place.
+/// The directory of the batch whose shards these directories are or contain; none if there is not just one.
 pub fn whole_directory(directories: &[PathBuf]) -> Option<PathBuf> {
     let whole = |directory: &PathBuf| match directory.parent() {
         Some(above) if is_shard_name(directory) => above.to_owned(),
@@ -120,7 +121,7 @@ fn is_shard_name(directory: &Path) -> bool {
     shard.is_some_and(|shard| directory.ends_with(shard.directory_name()))
 }
 
-/// One of each, all of the first one's batch.
+/// The shards by number: one of each, all of the first one's batch.
 fn numbered(parts: &[Part]) -> Result<BTreeMap<u32, &Part>, MergeError> {
     let first = &parts[0];
     let mut by_number: BTreeMap<u32, &Part> = BTreeMap::new();
@@ -175,7 +176,7 @@ impl Part {
         Ok(Self { directory, shard, begun, state })
     }
 
-    /// Adds its runs, and says of those that are missing.
+    /// Adds the shard's runs to `runs`, and what is missing to `problems`.
     fn take(
         &self,
         whole: &Identity,

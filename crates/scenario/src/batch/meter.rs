@@ -103,7 +103,8 @@ impl<'a> Meter<'a> {
         Self { totals, told: Cell::default() }
     }
 
-    /// So much of the run is done, in the unit of the engine's sizes, with so many events. False: the run is to end.
+    /// Tells how much of the run is done, in the unit of the engine's sizes, and with how many events. False: the run
+    /// is to end.
     pub fn at(&self, done: u64, events: u64) -> bool {
         let told = self.told.get();
         self.totals.done.fetch_add(done.saturating_sub(told.0), Ordering::Relaxed);

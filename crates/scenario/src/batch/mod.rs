@@ -1,4 +1,4 @@
-//! Runs all cells and repetitions of a scenario, so that they can be gone on with after a kill.
+//! Runs all cells and repetitions of a scenario, and can go on with them after a kill.
 //!
 //! An [`Engine`] runs a cell once; a [`Batch`] does all the rest: which cells, how often, on how many threads, what is
 //! finished already ([`kept`]), and the results, in an order that depends neither on threads nor on interruptions.
@@ -88,7 +88,7 @@ impl<E: Engine> Batch<'_, E> {
     /// Whatever ends it early. Runs that were finished are kept.
     pub fn run(&self, watch: &dyn Watch) -> Result<Outcome, BatchError<E::Error>> {
         let (cells, identity) = self.plan()?;
-        // Before anything takes long.
+        // Taken before anything that takes long.
         let lock = Lock::take(self.directory)?;
         let present = match self.begin {
             Begin::Afresh => Err(lock),
@@ -132,7 +132,7 @@ impl<E: Engine> Batch<'_, E> {
 
     fn check(&self, cell: &Cell) -> Result<(), BatchError<E::Error>> {
         let Err(refused) = self.engine.check(&cell.scenario) else { return Ok(()) };
-        // Where an axis makes it so, the file's own setting would mislead.
+        // If an axis sets it, naming the file's own setting would mislead.
         let by_axis = self.engine.check(&self.loaded.scenario).as_ref() != Err(&refused);
         let cell = if by_axis { cell.labels.clone() } else { Vec::new() };
         Err(BatchError::Refused { file: self.loaded.file.clone(), refused, cell })
@@ -180,8 +180,8 @@ impl<E: Engine> Batch<'_, E> {
     }
 }
 
-/// Where results go that the user has no other place for, below the working directory: the simulator's beside the lab's
-/// of a scenario of the same name.
+/// The default directory of results, below the working directory: the simulator's beside the lab's of a scenario of the
+/// same name.
 pub fn default_directory(engine: result::Engine, name: &str) -> PathBuf {
     match engine {
         result::Engine::Lab => Path::new("results").join(name),

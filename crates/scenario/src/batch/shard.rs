@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Most shards: each is a directory.
 const MOST: u32 = 10_000;
 
-/// One of so many parts: every so-manieth run of a batch, in the batch's order.
+/// One of `of` parts: every `of`-th run of a batch, in the batch's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// Which, from 1.
@@ -28,7 +28,7 @@ impl Shard {
         self.of
     }
 
-    /// Another one of as many.
+    /// The shard of this number in the same division.
     pub(crate) fn sibling(self, number: u32) -> Self {
         Self { number, ..self }
     }
@@ -38,7 +38,7 @@ impl Shard {
         index as u64 % u64::from(self.of) + 1 == u64::from(self.number)
     }
 
-    /// Name of the directory that is its own, below the batch's.
+    /// Name of its own directory, below the batch's.
     pub fn directory_name(self) -> String {
         format!("shard-{}-of-{}", self.number, self.of)
     }

@@ -25,7 +25,7 @@ pub(super) struct Session<'a, E: Engine> {
     pub(super) cells: &'a [Cell],
     pub(super) kept: &'a Kept,
     pub(super) stop: &'a Stop,
-    /// Held by who adds to results that are shown unfinished.
+    /// Held while a thread adds to results that are shown unfinished.
     pub(super) shown: Mutex<()>,
 }
 

@@ -35,7 +35,7 @@ impl Cera {
         weights.cycle().nth(number as usize).unwrap_or_else(|| evenkeel_settings::cera::Cera::default().weight)
     }
 
-    /// The mode; off where nothing is said.
+    /// The mode, off by default.
     pub fn mode(&self) -> Mode {
         self.set.mode()
     }

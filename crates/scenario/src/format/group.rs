@@ -164,7 +164,7 @@ impl Default for VmGroup {
 pub struct Mechanism {
     /// Its table.
     pub name: &'static str,
-    /// Off where nothing is said.
+    /// Off by default.
     pub mode: Mode,
     /// Whether it acts on hosts, and not in guests alone.
     pub is_on_hosts: bool,
@@ -209,7 +209,7 @@ impl VmGroup {
         })
     }
 
-    /// vFlood on the hosts: its congestion control is the guests' own unless something else is said.
+    /// vFlood on the hosts: its congestion control is the guests' own unless another is set.
     pub fn vflood(&self) -> evenkeel_settings::vflood::Vflood {
         let guests = match self.tcp.congestion_control() {
             "reno" => HostCongestion::Reno,
@@ -219,8 +219,8 @@ impl VmGroup {
         VfloodOverride { congestion_control, ..self.vflood.set.clone() }.in_scenario()
     }
 
-    /// What the host takes for a packet. A ping between two VMs crosses four times what one between physical machines
-    /// does not: in the PVTCP paper 227 us, so about 57 us each.
+    /// What the host takes for a packet. A ping between two VMs crosses a host's software four times, one between
+    /// physical machines never: in the PVTCP paper that takes 227 us, so about 57 us each.
     pub fn host_delay_us(&self) -> u32 {
         self.host_delay_us.unwrap_or(if self.hypervisor { 50 } else { 0 })
     }

@@ -1,4 +1,4 @@
-//! Hosts: who shares their cores, and who decides who runs.
+//! Hosts: which VMs share their cores, and what decides which of them runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ pub struct OwnLoad {
     pub duty_ms: f64,
 }
 
-/// Xen's; CFS's and EEVDF's ticks are another matter.
+/// Xen's slice; the ticks of CFS and EEVDF are another matter.
 fn default_slice_ms() -> f64 {
     30.0
 }
@@ -158,7 +158,7 @@ fn default_boost() -> bool {
 fn default_hz() -> u32 {
     250
 }
-/// Of Linux (`tg_set_cfs_quota`), libvirt and Kubernetes.
+/// The default of Linux (`tg_set_cfs_quota`), libvirt and Kubernetes.
 fn default_period_us() -> u32 {
     100_000
 }

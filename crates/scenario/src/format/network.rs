@@ -101,7 +101,7 @@ impl Network {
         }
     }
 
-    /// Rate of a link between switches; of a fat tree's, those within a pod.
+    /// Rate of a link between switches; in a fat tree, of those within a pod.
     pub fn switch_rate_mbit(&self) -> u32 {
         match self.topology {
             Topology::LeafSpine | Topology::FatTree => self.uplink_rate_mbit.unwrap_or(self.rate_mbit),

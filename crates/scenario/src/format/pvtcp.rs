@@ -18,7 +18,7 @@ pub struct Pvtcp {
 }
 
 impl Pvtcp {
-    /// The mode; off where nothing is said.
+    /// The mode, off by default.
     pub fn mode(&self) -> Mode {
         self.set.mode()
     }

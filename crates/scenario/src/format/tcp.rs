@@ -205,7 +205,7 @@ impl GuestTcp {
         self.ecn.map_or(self.needs_ecn(), |ecn| ecn == EcnUse::On)
     }
 
-    /// Whether the congestion control is nothing without ECN.
+    /// Whether the congestion control cannot work without ECN.
     pub fn needs_ecn(&self) -> bool {
         matches!(self.congestion_control(), "dctcp" | "lldct")
     }

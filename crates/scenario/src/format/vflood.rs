@@ -21,7 +21,7 @@ pub struct Vflood {
 }
 
 impl Vflood {
-    /// The mode; off where nothing is said.
+    /// The mode, off by default.
     pub fn mode(&self) -> Mode {
         self.set.mode()
     }

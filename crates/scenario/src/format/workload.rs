@@ -296,7 +296,7 @@ impl Workload {
         }
     }
 
-    /// Whether requests are as good as responses: what both groups send and read is the workload's.
+    /// Whether requests count as responses do: what both groups send and read is the workload's.
     pub fn is_both_ways(&self) -> bool {
         matches!(self, Self::RequestResponse { .. } | Self::ThreeTier { .. })
     }

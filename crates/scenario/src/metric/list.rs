@@ -355,7 +355,7 @@ metrics! {
 }
 
 impl Formula {
-    /// Is it made of what one workload brought, and not of what machines and ports count?
+    /// Whether it is made of what one workload brought, and not of what machines and ports count.
     const fn is_of_workload(self) -> bool {
         matches!(
             self,
@@ -413,7 +413,7 @@ impl Metric {
         self.about().name
     }
 
-    /// What a name in results says: whose workload's it is, if not the whole run's or the only one's, and the metric.
+    /// Splits a name in results into its workload, unless it is the whole run's or the only one's, and the metric.
     pub fn split(name: &str) -> (Option<&str>, &str) {
         name.split_once('.').map_or((None, name), |(workload, metric)| (Some(workload), metric))
     }

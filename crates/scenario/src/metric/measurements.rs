@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 /// Picoseconds, which the simulator counts, in a microsecond.
 pub const PS_PER_US: u64 = 1_000_000;
 
-/// All that was measured in a run, in the measured time where nothing else is said.
+/// All that was measured in a run, in the measured time unless a field says otherwise.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measurements {
     /// The measured time.
     pub duration_ps: u64,
-    /// All VMs. Others name them by their place here.
+    /// All VMs. Other fields name them by their place here.
     pub vms: Vec<Vm>,
     /// What no VM counts: of agents, and of ports whose VM is elsewhere. Its counters have the names of a VM's.
     pub hosts: BTreeMap<String, i64>,
@@ -76,7 +76,7 @@ pub struct Vm {
     /// How much its counters rose: the kernel's own names as nstat has them, and those of mechanisms on its port, which
     /// begin with the mechanism's. `PvtcpWakeupMaxUs` is a maximum.
     pub counters: BTreeMap<String, i64>,
-    /// Of its virtual CPUs, where packets cost them anything.
+    /// Its virtual CPUs' time, where packets cost them any.
     pub cpu: Option<CpuTime>,
     /// What its applications read, where that is counted.
     pub read: Option<Read>,
@@ -96,7 +96,7 @@ pub struct CpuTime {
 pub struct Read {
     /// How much.
     pub bytes: u64,
-    /// The measured time by the clock of who counted.
+    /// The measured time, by the clock of the machine that counted.
     pub during_ps: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct Ended {
     pub connected_took_ps: Option<u64>,
 }
 
-/// A flow, or a request, that has not.
+/// A flow, or a request, that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unfinished {
     /// Payload that it was to bring.
@@ -179,7 +179,7 @@ pub struct Uplink {
     pub waits: Waits,
 }
 
-/// How what waited is known.
+/// What is known of how packets waited.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Waits {
     /// Each packet's time.

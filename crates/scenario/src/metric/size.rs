@@ -15,7 +15,7 @@ impl SizeClass {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
 
-    /// The class of a flow of so many bytes.
+    /// The class of a flow of `bytes` bytes.
     pub const fn of(bytes: u64) -> Self {
         match bytes {
             0..=100_000 => Self::Small,

@@ -1,4 +1,4 @@
-//! Combinations of keys that cannot be.
+//! Combinations of keys that are not allowed.
 
 use evenkeel_quote::quoted;
 use evenkeel_settings::Mode;
@@ -129,7 +129,7 @@ fn queue(path: &str, queue: &Queue, problems: &mut Vec<Problem>) {
 /// Switches have eight classes.
 const MAX_THRESHOLDS: usize = 7;
 
-/// A kind of hosts, and what it is asked for.
+/// Checks a kind of hosts.
 fn host(path: &str, host: &Host, problems: &mut Vec<Problem>) {
     let mut problem = |key: &str, message: &str| problems.push(Problem::at(format!("{path}.{key}"), message));
     if let (Scheduler::Slices { .. }, DriverDomain::Shared) = (host.scheduler, host.driver_domain) {
@@ -137,7 +137,7 @@ fn host(path: &str, host: &Host, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A group's place on its hosts.
+/// Checks a group's place on its hosts.
 fn on_hosts(path: &str, group: &VmGroup, scenario: &Scenario, problems: &mut Vec<Problem>) {
     let default = VmGroup::default();
     let mut problem = |key: &str, message: String| problems.push(Problem::at(format!("{path}.{key}"), message));

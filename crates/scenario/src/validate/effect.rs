@@ -115,7 +115,7 @@ fn leaves(key: &str, value: &Value) -> Vec<(String, Value)> {
     }
 }
 
-/// Whether a value is what holds without it.
+/// Whether a value is the default.
 fn is_default(key: &str, value: &Value) -> bool {
     let (table, rest) = match key.split('.').collect::<Vec<_>>()[..] {
         ["network", ref rest @ ..] => (Value::try_from(Network::default()), rest.to_vec()),
@@ -132,7 +132,7 @@ fn is_default(key: &str, value: &Value) -> bool {
 
 /// Why a setting does nothing in a cell; None if it does something, or may.
 fn why_idle(key: &str, scenario: &Scenario) -> Option<&'static str> {
-    // For none of the workloads of that group.
+    // A setting is idle if it is for all of the group's workloads.
     let group = match key.split('.').collect::<Vec<_>>()[..] {
         ["vms", group, ..] => Some(group),
         _ => None,
@@ -242,8 +242,8 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
     let mesh = matches!(scenario.workload(), Workload::Poisson { background_mesh_flows: 1.., .. });
     let (sends_only, receives_only) = (sends && !receives && !mesh, receives && !sends && !mesh);
     let sack_off = group.tcp.sack == Some(false);
-    // The receiver of a strobe sends 8 bytes per request, so that what acts on ACKs or on windows of data acts on next
-    // to nothing there, but not on nothing: only the one-way workloads are clear.
+    // The receiver of a strobe sends 8 bytes per request, so settings for ACKs or for windows of data do next to
+    // nothing there, but not nothing: only the one-way workloads are clear.
     let one_way = matches!(
         scenario.workload(),
         Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } | Workload::Transfers { .. }

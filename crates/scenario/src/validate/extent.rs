@@ -1,4 +1,4 @@
-//! How much a run has to keep: what a few digits too many would let grow beyond any memory.
+//! How much a run has to keep: a few digits too many in a scenario would let it grow beyond any memory.
 
 use crate::error::Problem;
 use crate::format::{Scenario, Topology, Workload};
@@ -7,7 +7,7 @@ use crate::sizes::SizeDistribution;
 /// Most flows or pings of one run that begin at times of their own, and are all kept: some hundred bytes each.
 const MAX_STARTS: u64 = 10_000_000;
 
-/// What would be more than a run can keep, of the only workload of a scenario.
+/// Whether a run of the only workload of a scenario would have to keep too much.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let seconds = (scenario.warmup_ms + scenario.duration_ms) as f64 / 1e3;
     let starts = match scenario.workload() {
@@ -33,7 +33,7 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     }]
 }
 
-/// Flows that begin in a second, on average. None where the ports have no rate: a load is a share of it.
+/// Flows that begin in a second, on average; 0 where the ports have no rate, of which a load is a share.
 fn flows_per_s(scenario: &Scenario) -> f64 {
     let Workload::Poisson { from, load, sizes, .. } = scenario.workload() else { return 0.0 };
     let (_, to) = scenario.workload().roles();

@@ -1,4 +1,4 @@
-//! Whether what a paper reports is of cells that there are, and can be held.
+//! Checks that what a paper reports is of cells that exist, and can be held.
 
 use evenkeel_quote::quoted;
 
@@ -40,7 +40,7 @@ pub(super) fn problems(scenario: &Scenario, path: &str, figures: &PaperFigures) 
     problems
 }
 
-/// What is wrong with a cell of a ratio or an order: the first one, beside the first one of all.
+/// What is wrong with a cell of a ratio or an order: `own` is that cell, `first` the one whose axes it must name.
 fn cell(scenario: &Scenario, path: &str, figures: &PaperFigures, [own, first]: [&Labels; 2]) -> Vec<Problem> {
     let mut problems = labels(scenario, path, own);
     if let Some(axis) = own.keys().find(|axis| figures.cell.contains_key(*axis)) {

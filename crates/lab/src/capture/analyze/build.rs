@@ -52,7 +52,7 @@ pub fn flow(events: impl Into<Vec<Event>>) -> Flow {
     Flow { key: KEY, events: events.into() }
 }
 
-/// The flow as a capture shows it whose clock is ahead.
+/// The flow as a capture whose clock is ahead shows it.
 pub fn shifted(flow: &Flow, by_ns: i64) -> Flow {
     let events = flow.events.iter().cloned().map(|event| match event {
         Event::Data(segment) => Event::Data(Segment { t_ns: segment.t_ns + by_ns, ..segment }),

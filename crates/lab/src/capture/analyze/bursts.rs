@@ -12,8 +12,7 @@ pub struct Bursts {
     pub first_segments: u64,
     /// Most segments between two ACKs.
     pub longest_segments: u64,
-    /// Most segments beyond slow start: what may have been sent is the initial window, and two segments for each that
-    /// is acknowledged.
+    /// Most segments beyond what slow start allows: the initial window, and two segments for each one acknowledged.
     pub beyond_segments: u64,
 }
 

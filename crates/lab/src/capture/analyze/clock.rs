@@ -1,20 +1,20 @@
 //! The clock of a VM against the host's.
 //!
-//! A data segment is seen inside the VM first and at its port a little later. The least that lies between the two, over
-//! all segments, is the offset of the clocks plus the shortest way out. ACKs, which pass the port first, bound what
-//! that shortest way can be: that is the error. The clocks may also run at slightly different speed; then the least is
+//! A data segment is seen inside the VM first and at its port a little later. The smallest difference over all segments
+//! is the offset of the clocks plus the shortest delay on the way out. ACKs, which pass the port first, bound that
+//! delay: the bound is the error. The clocks may also run at slightly different speeds; the smallest difference is then
 //! a line below all points and not a number.
 
 use std::collections::HashMap;
 
 use super::flow::Flow;
 
-/// Below this span a difference in speed cannot be told from luck.
+/// Over a shorter span, a difference in speed cannot be told from chance.
 const DRIFT_SPAN_NS: i64 = 1_000_000_000;
-/// A larger one is no drift of a clock (500 parts per million).
+/// A larger difference in speed is no drift of a clock (500 parts per million).
 const MAX_DRIFT: f64 = 500e-6;
 
-/// How to tell the host's time from the VM's.
+/// Converts between the VM's clock and the host's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClockMap {
     /// A time of the VM's clock at which `offset_ns` holds.
@@ -25,7 +25,7 @@ pub struct ClockMap {
     pub drift: f64,
     /// How much too large the host times can be: they are never too small. None when the captures share no ACK.
     pub error_ns: Option<i64>,
-    /// Segments that it is taken from.
+    /// How many segments it is computed from.
     pub segments: usize,
 }
 
@@ -87,8 +87,8 @@ fn pairs(vm: impl Iterator<Item = (i64, i64)>, port: impl Iterator<Item = (i64, 
         .collect()
 }
 
-/// The line below all points that is closest to them in sum: the edge of their lower convex hull over their mean time
-/// (Moon99). As a point on it and a slope. `points` are sorted by time.
+/// The line below all points that is closest to them in sum, as a point on it and a slope: the edge of their lower
+/// convex hull over their mean time (Moon99). `points` are sorted by time.
 fn line_below(points: &[(i64, i64)]) -> Option<(i64, i64, f64)> {
     let mut hull: Vec<(i64, i64)> = Vec::new();
     for &point in points {

@@ -77,7 +77,7 @@ impl Event {
     }
 }
 
-/// A time of which events are counted.
+/// The span of time in which events are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// When it begins.
@@ -90,7 +90,8 @@ impl Span {
     /// All that a capture shows.
     pub const ALL: Self = Self { from_ns: i64::MIN, to_ns: i64::MAX };
 
-    /// The events up to its end, each with whether it is in it. Those before tell what is under way when it begins.
+    /// The events up to the span's end, each with whether it lies in the span. Earlier ones tell what is in flight when
+    /// it begins.
     pub(super) fn events(self, flow: &Flow) -> impl Iterator<Item = (&Event, bool)> {
         let events = flow.events.iter().take_while(move |event| event.t_ns() <= self.to_ns);
         events.map(move |event| (event, event.t_ns() >= self.from_ns))
@@ -118,8 +119,8 @@ pub fn flows<'a>(packets: impl IntoIterator<Item = &'a Packet>) -> Vec<(FlowKey,
     flows
 }
 
-/// The sequence number of a flow's first byte: the one after its SYN, or the lowest that is seen of a flow that began
-/// earlier. Take it from one capture and use it for all, so that their numbers are the same.
+/// The sequence number of a flow's first byte: the one after its SYN, or the lowest seen if the flow began before the
+/// capture. Take it from one capture and use it for all, so that their numbers agree.
 #[must_use]
 pub fn first_byte<'a>(key: FlowKey, packets: impl IntoIterator<Item = &'a Packet>) -> Option<u32> {
     let mut sent =
@@ -189,7 +190,7 @@ impl Flow {
     }
 }
 
-/// Makes 64-bit numbers of 32-bit ones that wrap.
+/// Unwraps 32-bit sequence numbers to 64 bits.
 #[derive(Debug, Clone, Copy)]
 struct Unwrap {
     first_byte: u32,
@@ -207,7 +208,7 @@ impl Unwrap {
         self.highest + i64::from(number.wrapping_sub(highest) as i32)
     }
 
-    /// The same, and takes it for the highest if it is.
+    /// Like `near`, and remembers the number if it is the highest so far.
     fn number(&mut self, number: u32) -> i64 {
         let near = self.near(number);
         self.highest = self.highest.max(near);

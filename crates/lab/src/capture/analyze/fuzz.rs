@@ -1,4 +1,4 @@
-//! Whatever packets a capture holds, the analysis comes to an end, without panic.
+//! The analysis ends without a panic whatever packets a capture holds.
 
 use proptest::prelude::*;
 

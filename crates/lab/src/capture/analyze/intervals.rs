@@ -17,7 +17,7 @@ impl Intervals {
         reaching.map(|(&from, &to)| to.min(end).abs_diff(from.max(start))).sum()
     }
 
-    /// Puts `start..end` in; gives how many of its bytes were in already.
+    /// Adds `start..end` and returns how many of its bytes were in the set already.
     pub fn insert(&mut self, mut start: i64, mut end: i64) -> u64 {
         if start >= end {
             return 0;

@@ -11,13 +11,13 @@ pub struct Retransmitted {
     pub bytes: u64,
     /// Those that had arrived when they were sent again.
     pub had_arrived: u64,
-    /// Those that arrived again, also where the first copy was still under way when the second was sent: as the
-    /// receiver's DSACKs count. A needless copy that is dropped on its way is not among them.
+    /// Those that arrived again, as the receiver's DSACKs count them: also where the first copy was still in flight
+    /// when the second was sent. A needless copy that is dropped on its way is not counted.
     pub arrived_again: u64,
 }
 
-/// Compares what the sending VM sent with what arrived. `arrived` is a capture on the host behind the bottleneck: at
-/// the receiver's port; one at the sender's port would only tell what left the VM.
+/// Compares what the sending VM sent with what arrived. `arrived` is a capture on the host behind the bottleneck, at
+/// the receiver's port: one at the sender's port would only tell what left the VM.
 #[must_use]
 pub fn compare(sent: &Flow, clock: &ClockMap, arrived: &Flow) -> Retransmitted {
     let mut found = Retransmitted {

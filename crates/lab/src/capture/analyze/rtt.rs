@@ -12,8 +12,8 @@ struct Sent {
     retransmitted: bool,
 }
 
-/// For each ACK that advances `snd_una`: when it came, and how long before that the newest segment was sent that it
-/// newly acknowledges and that was never sent again (Karn's rule). Both in nanoseconds of the capture's clock.
+/// For each ACK that advances `snd_una`: when it came, and the time since the newest segment that it newly acknowledges
+/// was sent, both in nanoseconds of the capture's clock. Segments that were sent again do not count (Karn's rule).
 ///
 /// Linux samples SACKed segments as well, and with timestamps retransmitted ones; the series leaves these out.
 #[must_use]

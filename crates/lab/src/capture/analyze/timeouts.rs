@@ -1,29 +1,28 @@
-//! Timeouts, and how many follow each other, out of a capture inside the sending VM.
+//! Finds timeouts, and how many follow each other, in a capture inside the sending VM.
 //!
 //! A capture does not say why a segment was sent again. The rule here, for a retransmission that covers `snd_una`:
-//! - **fast retransmit**, when since the last progress three duplicate ACKs or a SACK of later data have come, and
-//!   either the last of them just before (an ACK made it, not a timer), or it is the first retransmission at this
-//!   `snd_una` and less than about an RTO after them (the sender's own queue had to drain first);
+//! - **fast retransmit**, when three duplicate ACKs or a SACK of later data have come since the last progress, and
+//!   either the last ACK came just before (an ACK made it, not a timer), or it is the first retransmission at this
+//!   `snd_una` and less than about an RTO has passed since that ACK (the sender's own queue had to drain first);
 //! - **other**, when less than about an RTO has passed since the retransmission timer was set last (by progress, by a
 //!   retransmission, or by data sent when nothing was under way): slow start after a timeout, RACK's reordering timer;
-//! - **probe**, where tail-loss probes are on: the first one without progress of the last segment under way, before any
-//!   duplicate ACK;
+//! - **probe**, where tail-loss probes are on: the first one since the last progress that repeats the last segment in
+//!   flight, with no timeout and no such sign of loss before it;
 //! - **timeout**, all else. A run of timeouts ends with progress.
 //!
-//! A retransmission of the last segment under way beyond `snd_una` without an ACK just before is a probe as well. A
+//! A retransmission beyond `snd_una` of the last segment in flight, without an ACK just before, is a probe as well. A
 //! probe that sends new data looks like any new data: `TcpExtTCPLossProbes` counts more. Timeouts of SYN and FIN are
 //! not counted here, and a timeout whose packet could not be sent leaves no trace.
 
 use super::flow::{Ack, Event, Flow, Segment, Span};
 
-/// What to tell the kinds apart by.
+/// The thresholds that tell the kinds apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// A shorter time since the timer was set is no timeout. The smallest RTO less one tick, because timers are counted
-    /// in whole ticks.
+    /// With less time than this since the timer was set, a retransmission is no timeout. It is the smallest RTO less
+    /// one tick, because timers are counted in whole ticks.
     pub idle_gap_ns: i64,
-    /// How soon after an ACK a retransmission is that the ACK makes. A millisecond or two in a VM without hardware
-    /// help.
+    /// How soon a retransmission follows the ACK that triggers it: a millisecond or two in a VM without hardware help.
     pub ack_reaction_ns: i64,
     /// Whether the sender sends tail-loss probes (`tcp_early_retrans` 3 or 4).
     pub tail_loss_probes: bool,
@@ -54,7 +53,7 @@ pub struct TimeoutRuns {
     pub other: u64,
 }
 
-/// Tells retransmissions apart, those in a span of time. A run is of the span in which it ends, with all its timeouts.
+/// Classifies the retransmissions in a span of time. A run counts in the span in which it ends, at its full length.
 #[must_use]
 pub fn runs(flow: &Flow, rule: Rule, span: Span) -> TimeoutRuns {
     let mut sender = Sender::new(rule);
@@ -86,7 +85,7 @@ struct Sender {
     duplicate_acks: u32,
     sacked_ahead: bool,
     probed: bool,
-    /// Whether what is at `snd_una` was sent again since it is there.
+    /// Whether the segment at `snd_una` has been sent again since `snd_una` got there.
     retransmitted: bool,
     /// Timeouts since the last progress.
     run: usize,
@@ -109,7 +108,7 @@ impl Sender {
         }
     }
 
-    /// What was begun without progress ends.
+    /// Ends the run, and forgets what came since the last progress.
     fn progress(&mut self) {
         if self.run > 0 {
             self.found.runs[self.run.min(4) - 1] += 1;
@@ -138,7 +137,7 @@ impl Sender {
     }
 
     fn sends(&mut self, segment: Segment) {
-        // Before the first ACK the first segment is the one that it is waited for.
+        // Before the first ACK, the first segment sent is the one that waits for it.
         let snd_una = *self.snd_una.get_or_insert(segment.seq);
         if self.snd_nxt <= snd_una {
             self.timer_set_ns = segment.t_ns;

@@ -11,7 +11,7 @@ use super::flow::{Event, Flow};
 const BEFORE_NS: i64 = 20_000_000;
 /// What is shown after it comes back.
 const AFTER_NS: i64 = 30_000_000;
-/// Clocks are not aligned better than that.
+/// The clocks may be misaligned by this much.
 const SLACK_NS: i64 = 1_000_000;
 
 /// The captures of one flow. Those on the host share its clock.
@@ -42,9 +42,8 @@ pub struct WakeUp {
     pub packets: Vec<PacketRecord>,
 }
 
-/// Picks a wake-up out of `off`, the times in which the VM was off its core (host clock). The first that a
-/// retransmission follows; without one the first before which data was under way. None when the captures cover none in
-/// full.
+/// Picks a wake-up out of `off`, the times in which the VM was off its core (host clock): the first that a
+/// retransmission follows, else the first with data sent just before it. None when the captures cover none in full.
 #[must_use]
 pub fn pick(views: Views<'_>, off: &[(i64, i64)]) -> Option<WakeUp> {
     let to_host = |vm_ns| views.clock.to_host(vm_ns);
@@ -55,7 +54,7 @@ pub fn pick(views: Views<'_>, off: &[(i64, i64)]) -> Option<WakeUp> {
     let last = to_host(vm_last).min(port_last);
     let sent: Vec<(i64, bool)> =
         views.sender.segments_seen_before().map(|(s, before)| (to_host(s.t_ns), before > 0)).collect();
-    // An interval upside down is none.
+    // Intervals that do not end after their start are skipped.
     let mut windows = off
         .iter()
         .copied()
@@ -102,7 +101,7 @@ impl Window<'_> {
         sender: &Flow,
         to_host: impl Fn(i64) -> i64,
     ) {
-        // Told for the whole view: the first copy may lie before the window.
+        // Computed for the whole view: the first copy may lie before the window.
         let mut retransmissions = retransmissions(view, sender).into_iter();
         for event in &view.events {
             let host_ns = to_host(event.t_ns());
@@ -132,8 +131,8 @@ impl Window<'_> {
     }
 }
 
-/// For each data segment of a view, whether it had been sent before. Of a segment that the sender sent more often than
-/// the view shows it, the earliest copies are taken to be lost.
+/// For each data segment of a view, whether it had been sent before. If the sender sent a segment more often than the
+/// view shows it, the earliest copies are taken to be lost.
 fn retransmissions(view: &Flow, sender: &Flow) -> Vec<bool> {
     let count = |flow: &Flow| {
         let mut copies: HashMap<i64, usize> = HashMap::new();

@@ -14,7 +14,7 @@ use crate::guest::recording::Recording;
 use crate::guest::socket::{self, wait};
 use crate::proto::SocketSettings;
 
-/// How often it is looked whether the workload ends.
+/// How often the thread checks whether the workload has ended.
 const LOOK: Duration = Duration::from_millis(100);
 /// Values that are asked for. All are set before the first is read.
 const KEYS: u32 = 64;
@@ -32,7 +32,7 @@ pub struct Plan {
     pub value_bytes: usize,
 }
 
-/// Opens the connections, sets all values, and asks on in a thread until the workload ends.
+/// Opens the connections, sets all values, and sends requests in a thread until the workload ends.
 pub fn start(recording: &Arc<Recording>, plan: Plan, settings: SocketSettings) -> anyhow::Result<JoinHandle<()>> {
     for server in &plan.servers {
         let mut filler = Client::connect(*server, settings)?;
@@ -156,7 +156,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what is there of the answer; whether it is complete.
+    /// Reads what has come of the answer; returns whether it is complete.
     fn read_some(&mut self) -> anyhow::Result<bool> {
         let mut buffer = [0; 16 * 1024];
         while self.missing > 0 {
@@ -175,7 +175,7 @@ impl Client {
         Ok(true)
     }
 
-    /// An error if the answer does not begin as one with a value, or one to a SET.
+    /// Fails if the answer begins neither as one with a value nor as one to a SET.
     fn check(&mut self, came: &[u8]) -> anyhow::Result<()> {
         let room = b"VALUE".len().saturating_sub(self.first_bytes.len());
         self.first_bytes.extend(came.iter().take(room));

@@ -1,5 +1,5 @@
-//! The guests' part of each workload, in files of the names that the host's part has in [`crate::workload`]. iperf3 has
-//! none: it is a program.
+//! The guests' part of each workload, in files named like the host's parts in [`crate::workload`]. iperf3 has none: it
+//! is a program.
 
 pub mod bulk;
 pub mod memcached;
@@ -32,7 +32,7 @@ use crate::proto::{
 pub struct Workload {
     /// Its place among those of the run.
     place: u8,
-    /// Of the runner's own servers.
+    /// Port of the runner's own servers.
     port: u16,
     recording: Arc<Recording>,
     threads: Vec<JoinHandle<()>>,
@@ -176,7 +176,7 @@ impl Workload {
         Ok(Recorded { sockets, ..recorded })
     }
 
-    /// Of several strobes the slowest counts. A VM has strobes or transfers.
+    /// The slowest of several strobes counts. A VM has either strobes or transfers.
     pub fn progress(&self) -> Answer {
         let strobes = &self.strobes;
         let transfers = self.recording.transfers_done();
@@ -208,7 +208,7 @@ fn addresses(texts: &[String], port: u16) -> anyhow::Result<Vec<SocketAddr>> {
     texts.iter().map(|text| Ok(SocketAddr::new(address(text)?, port))).collect()
 }
 
-/// What such a text says.
+/// Parses an IP address.
 pub fn address(text: &str) -> anyhow::Result<IpAddr> {
     text.parse().with_context(|| format!("{text:?} is no IP address"))
 }

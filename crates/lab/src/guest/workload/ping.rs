@@ -54,7 +54,7 @@ impl EchoSocket {
         Ok(socket)
     }
 
-    /// A request that a full queue or the network refuses is lost, and no error.
+    /// Sends a request. One that a full queue or the network refuses is lost, and no error.
     fn send(&self, sequence: u16) -> anyhow::Result<()> {
         let request = request(self.identifier.unwrap_or(0), sequence);
         match send(self.fd.as_raw_fd(), &request, MsgFlags::MSG_NOSIGNAL) {
@@ -126,7 +126,7 @@ fn run(recording: &Recording, socket: &EchoSocket, interval: Duration) -> anyhow
     Ok(())
 }
 
-/// Whether a request is answered, one a [`RETRY`] until then.
+/// Whether an echo request is answered; one is sent every [`RETRY`] until then.
 pub fn is_answered(to: IpAddr, patience: Duration) -> anyhow::Result<bool> {
     let socket = EchoSocket::open(to)?;
     let end = Instant::now() + patience;

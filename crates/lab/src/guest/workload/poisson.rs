@@ -1,8 +1,8 @@
 //! The load generator: HTTP requests at given times, each on a connection of its own, whether earlier ones are done or
 //! not.
 //!
-//! With a PUT the end that opens the connection is the one that sends, with a GET the other is. One thread has all
-//! sockets: a thread for each request would take more of a slow virtual CPU than the request.
+//! With a PUT the end that opens the connection sends the data, with a GET the other does. One thread has all sockets:
+//! a thread for each request would take more of a slow virtual CPU than the request.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ use crate::guest::recording::Recording;
 use crate::guest::socket::{self, wait as ready};
 use crate::proto::{ANY_OBJECT, OBJECT_PATH, SocketSettings};
 
-/// How often it is looked whether the workload ends.
+/// How often the thread checks whether the workload has ended.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest head of an answer that is read: nginx's have some 200 bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -30,13 +30,13 @@ const READ_BYTES: usize = 16 * 1024;
 /// How bytes are asked for, or sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Asks {
-    /// Size of a GET; 0: the bytes are sent, by PUT.
+    /// Size of a GET; with 0 the bytes are sent, by PUT.
     pub request_bytes: usize,
     /// Its sockets.
     pub settings: SocketSettings,
 }
 
-/// A request to be.
+/// A planned request.
 #[derive(Debug, Clone, Copy)]
 pub struct Planned {
     /// After the start.
@@ -62,13 +62,13 @@ struct Request {
 /// What comes back.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
-    /// Its head, so far, and how many bytes are to follow.
+    /// The head so far, and how many bytes follow it.
     Head(Vec<u8>, u64),
-    /// So many bytes are still to come.
+    /// How many bytes are still to come.
     Body(u64),
 }
 
-/// What a request can go on with.
+/// Whether a request has more to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     More,
@@ -191,7 +191,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Takes what has come; whether that was all.
+    /// Takes what was read; returns whether the answer is complete.
     fn take(&mut self, read: &[u8]) -> anyhow::Result<bool> {
         let body = match self {
             Self::Body(_) => read.len(),
@@ -205,7 +205,7 @@ impl Answer {
                 let first = String::from_utf8_lossy(first);
                 anyhow::ensure!(is_success(&first), "the server answers: {first}");
                 let (body, comes) = (head.len() - end - 4, *comes);
-                // What a PUT is answered with is of no interest.
+                // The body of an answer to a PUT does not matter.
                 let body = if comes == 0 { 0 } else { body };
                 *self = Self::Body(comes);
                 body
@@ -221,7 +221,7 @@ fn put(to: SocketAddr, bytes: u64) -> String {
     format!("PUT /upload HTTP/1.1\r\nHost: {}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n", to.ip())
 }
 
-/// A GET as long as this.
+/// A GET of `request_bytes` bytes.
 fn get(to: SocketAddr, bytes: u64, request_bytes: usize) -> anyhow::Result<String> {
     let last = bytes.saturating_sub(1);
     let rest = format!(" HTTP/1.1\r\nHost: {}\r\nRange: bytes=0-{last}\r\nConnection: close\r\n\r\n", to.ip());
@@ -230,7 +230,7 @@ fn get(to: SocketAddr, bytes: u64, request_bytes: usize) -> anyhow::Result<Strin
     Ok(begin + &filler + &rest)
 }
 
-/// Whether a status line is one of success.
+/// Whether a status line reports success.
 fn is_success(line: &str) -> bool {
     line.split(' ').nth(1).is_some_and(|code| code.len() == 3 && code.starts_with('2'))
 }

@@ -1,4 +1,4 @@
-//! Files of web servers, asked for in a closed loop: on each connection, which is kept, one request after the other.
+//! Fetches files from web servers in a closed loop: one request after the other on each connection, which is kept.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn start(recording: &Arc<Recording>, plan: &Plan, settings: SocketSettings) 
     let path = path(plan.request_bytes, plan.response_bytes)?;
     let ask = |server: &SocketAddr| {
         let stream = socket::connect(*server, settings)?;
-        // Known to the recording, so that the end of the workload reaches who waits for an answer.
+        // Registered with the recording, so that the workload's end wakes a thread that waits for an answer.
         recording.add_connection(stream.try_clone().context("cannot duplicate the socket")?, *server, false)?;
         let mut http = Http::new(stream)?;
         let (plan, path, server) = (plan.clone(), path.clone(), *server);
@@ -56,7 +56,7 @@ pub fn start(recording: &Arc<Recording>, plan: &Plan, settings: SocketSettings) 
     plan.servers.iter().cycle().take(plan.outstanding as usize).map(ask).collect()
 }
 
-/// A path that makes a request as long as this: what the server does not look at is at its end.
+/// A path that makes a request `request_bytes` long, with padding at its end that the server ignores.
 fn path(request_bytes: usize, response_bytes: u64) -> anyhow::Result<String> {
     let path = format!("{OBJECT_PATH}{response_bytes}?");
     let bare_bytes = http::request_head("GET", &path, true, 0).len();

@@ -88,7 +88,7 @@ fn run(
             progress.ended.store(false, Ordering::Relaxed);
         }
         if request.limit > 0 && progress.requests() >= request.limit {
-            // All done, but a mark forgets them and wants as many again: the connections stay.
+            // All are done, but a mark resets the count and wants as many again: the connections stay.
             progress.ended.store(true, Ordering::Relaxed);
             recording.sleep_until(Instant::now() + MARK_PAUSE);
             continue;
@@ -102,7 +102,7 @@ fn run(
         }
         read_blocks(connections, request.bytes_per_server, &mut buffer)?;
         recording.block(start, Instant::now());
-        // A request that a mark came into is of neither side.
+        // A request during which a mark came counts neither before nor after it.
         if recording.marks() == marks {
             progress.requests.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,7 +1,7 @@
 //! The web application of three tiers: the part of the web front that calls the stores, and the users.
 //!
-//! nginx stands before it on the same VM and takes the users' connections; objects of pages it fetches from the file
-//! store by itself.
+//! nginx runs in front of it on the same VM and takes the users' connections. It fetches the objects of pages from the
+//! file store by itself.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ use crate::proto::{OBJECT_PATH, SocketSettings, WebCall, WebOperation, WebStore}
 
 /// Path of an operation; its number follows.
 const OPERATION: &str = "/operation/";
-/// Longest body of a value in the cache and the database: more than any call asks for is not made.
+/// Longest value in the cache and the database: filling them fails if a call asks for more.
 const MAX_VALUE_BYTES: usize = 16 << 20;
 
 /// How long the database may take to start.
@@ -45,7 +45,7 @@ struct Application {
     operations: Vec<WebOperation>,
 }
 
-/// Connections to the stores that are there.
+/// Open connections to the stores.
 #[derive(Debug, Default)]
 struct Connections {
     database: Option<Postgres>,
@@ -78,7 +78,7 @@ pub fn serve(
             let application = Arc::clone(&application);
             threads.push(recording.spawn("page", move |recording| {
                 let answered = application.answer(stream);
-                // What a workload's end cuts off is no error.
+                // A page that the workload's end cuts off is no error.
                 if recording.stopping() { Ok(()) } else { answered }
             })?);
         }
@@ -91,10 +91,10 @@ pub fn serve(
 }
 
 impl Application {
-    /// Puts a value of each size that is asked for into the database and the cache. Files are nginx's, and are there.
+    /// Puts a value of each size that is asked for into the database and the cache. nginx has its files already.
     fn fill(&self) -> anyhow::Result<()> {
         let mut connections = Connections::default();
-        // It may still be starting.
+        // PostgreSQL may still be starting.
         let end = Instant::now() + START_LIMIT;
         while connections.database(self.stores.database).is_err() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(100));
@@ -172,7 +172,7 @@ impl Connections {
     fn call(&mut self, stores: &Stores, call: &WebCall, keep_alive: bool) -> anyhow::Result<()> {
         let (asked, bytes) = (call.request_bytes, call.response_bytes);
         match call.store {
-            // A query is as long as was asked for: the rest is a comment.
+            // A comment fills the query up to the length asked for.
             WebStore::Database => {
                 let query = format!("SELECT body FROM content WHERE bytes = {bytes} --");
                 let filler = "q".repeat(usize::try_from(asked)?.saturating_sub(query.len()));
@@ -186,7 +186,7 @@ impl Connections {
                 let answer = read_exactly(cache, usize::try_from(length)?)?;
                 anyhow::ensure!(answer.starts_with(b"VALUE ") && answer.ends_with(b"END\r\n"), "a miss in the cache");
             }
-            // What is large on its way there is an upload.
+            // A request that is larger than its answer is an upload.
             WebStore::Files => {
                 let files = match self.files.take() {
                     Some(files) => files,
@@ -226,7 +226,7 @@ pub struct Plan {
     pub keep_alive: bool,
     /// What they choose from.
     pub operations: Vec<WebOperation>,
-    /// Of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
 }
 

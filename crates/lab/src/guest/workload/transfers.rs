@@ -1,8 +1,8 @@
 //! Transfers one after the other: the end that sends, and the end that receives.
 //!
 //! A transfer's time is from the opening of the connection to the last byte at the receiver, so each end notes its part
-//! of it by its own clock: the sender may be off its core when the last byte arrives. It also notes when it first could
-//! write, which is after it has had its core again for the SYN-ACK. Each end is one thread with all sockets.
+//! of it by its own clock: the sender may be off its core when the last byte arrives. The sender also notes when it
+//! could first write, which is once it has its core again for the SYN-ACK. Each end is one thread with all sockets.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,11 +20,11 @@ use crate::guest::socket::{self, wait};
 use crate::host::cores::monotonic_ns;
 use crate::proto::{Arrived, Sent, SocketSettings};
 
-/// What transfers consist of repeats after so many bytes, a prime, so that data in a wrong place shows.
+/// The data of transfers repeats after this many bytes, a prime, so that data in a wrong place shows.
 const PERIOD: usize = 251;
 /// Bytes of one write.
 const PIECE_BYTES: usize = 64 * 1024;
-/// What transfers consist of, from any byte of a period on.
+/// The data of transfers, with room for a piece from any byte of a period on.
 static PATTERN: [u8; PIECE_BYTES + PERIOD] = {
     let mut pattern = [0; PIECE_BYTES + PERIOD];
     let mut at = 0;
@@ -35,13 +35,13 @@ static PATTERN: [u8; PIECE_BYTES + PERIOD] = {
     pattern
 };
 
-/// What comes in a transfer after so many bytes; a piece of it.
+/// The piece of a transfer's data that begins at `offset`.
 fn pattern_at(offset: u64) -> &'static [u8] {
     let at = (offset % PERIOD as u64) as usize;
     &PATTERN[at..at + PIECE_BYTES]
 }
 
-/// Whether these are the bytes of a transfer after so many.
+/// Whether `bytes` are a transfer's data from `offset` on.
 fn is_pattern(bytes: &[u8], offset: u64) -> bool {
     let mut at = offset;
     bytes.chunks(PIECE_BYTES).all(|piece| {
@@ -51,7 +51,7 @@ fn is_pattern(bytes: &[u8], offset: u64) -> bool {
     })
 }
 
-/// How often it is looked whether the workload ends.
+/// How often the thread checks whether the workload has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What a VM sends.
@@ -130,7 +130,7 @@ fn accepted(listener: &TcpListener) -> anyhow::Result<Option<(TcpStream, SocketA
 }
 
 impl Incoming {
-    /// Reads what is there; whether that is all.
+    /// Reads what has come; returns whether the transfer is over.
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<bool> {
         loop {
             match self.stream.read(buffer) {
@@ -144,7 +144,7 @@ impl Incoming {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What a sender does that is stopped.
+                // A sender that is stopped hangs up.
                 Err(error) if socket::is_hangup(&error) => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -207,7 +207,7 @@ impl Outgoing {
         if self.left > 0 { PollFlags::POLLOUT } else { PollFlags::POLLIN }
     }
 
-    /// Writes what fits; whether the receiver has closed after all of it.
+    /// Writes what fits; returns whether the receiver has closed after all of it.
     fn go_on(&mut self) -> anyhow::Result<bool> {
         while self.left > 0 {
             let piece = usize::try_from(self.left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));

@@ -15,7 +15,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Over a connection; calls are numbered from the next one on.
+    /// Over a connection; the first call has the number after `next_id`.
     pub(super) fn new(stream: UnixStream, next_id: u64) -> Result<Self, LabError> {
         let writer = stream.try_clone().map_err(|e| LabError::io("sharing a control socket", e))?;
         let limit = Some(Duration::from_millis(500));

@@ -11,17 +11,17 @@ use crate::error::LabError;
 use crate::host::cores;
 use crate::host::qmp::Qmp;
 
-/// A VM's memory goes at this rate to its new place: the core that copies it has the driver domains' packets to do as
-/// well.
+/// The rate at which a VM's memory is copied to its new place: the core that copies it has the driver domains' packets
+/// to handle as well.
 const MIGRATION_BYTES_PER_S: u64 = 64 << 20;
-/// QEMU stops the VM when the rest can be copied in so long.
+/// QEMU stops the VM when the rest can be copied within this time.
 const MIGRATION_DOWNTIME_MS: u64 = 300;
 const MIGRATION_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a live migration took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
-    /// For so long the VM stood still, as QEMU says.
+    /// How long the VM stood still, as QEMU says.
     pub downtime_ms: u64,
     /// From the order to the end.
     pub total_ms: u64,
@@ -44,8 +44,8 @@ impl Drop for Moving {
 }
 
 impl Vm {
-    /// Moves the running VM to another QEMU by live migration, whose network cards and channels are these. `place` is
-    /// called as soon as that has its threads.
+    /// Moves the running VM by live migration to another QEMU, with these network cards and channels. `place` is called
+    /// as soon as that QEMU has its threads.
     pub fn migrate(
         &self,
         nics: Vec<Nic>,
@@ -55,14 +55,14 @@ impl Vm {
         let System::Booted(image) = &self.spec.system else {
             return Err(self.failure("a network namespace cannot be moved"));
         };
-        // Nobody may ask the guest anything meanwhile: the answer would go to a QEMU that is no more.
+        // No call may reach the guest meanwhile: the answer would go to a QEMU that is gone.
         let mut control = self.control.lock().unwrap_or_else(|p| p.into_inner());
         let stem = format!("{}-moved", self.spec.name);
         let address = format!("unix:{}", self.directory.join(format!("{stem}.ram")).display());
         let spec = VmSpec { nics, channels, ..self.spec.clone() };
         let mut target = Moving(Some(qemu::start(&spec, image, &self.directory, &stem, &["-incoming", &address])?));
         let mut qmp = Qmp::connect(&self.socket("qmp"), &self.spec.name)?;
-        // It listens on its sockets by now, so that the guest finds its host connected when it goes on.
+        // When its monitor answers, it listens on all its sockets: the guest finds its host connected when it goes on.
         drop(Qmp::connect(&self.directory.join(format!("{stem}.qmp")), &stem)?);
         let stream = UnixStream::connect(self.directory.join(format!("{stem}.control")))
             .map_err(|e| LabError::io(format!("connecting to {stem}'s control port"), e))?;
@@ -85,7 +85,7 @@ impl Vm {
         let done_ns = cores::monotonic_ns();
         if let Some(moved) = target.0.take() {
             let mut left = std::mem::replace(&mut *self.child.lock().unwrap_or_else(|p| p.into_inner()), moved);
-            // It stands still since, and holds the taps.
+            // The old QEMU has stopped the VM, but still holds the taps.
             let _ = left.kill();
             let _ = left.wait();
         }

@@ -12,8 +12,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use super::Userland;
 use crate::error::LabError;
 
-/// Starts the runner; `name` names its socket and its log. The calling thread must be one that lives as long as the
-/// lab.
+/// Starts the runner; `name` names its socket and its log. The calling thread must live as long as the lab.
 pub(super) fn start(userland: &Userland, directory: &Path, name: &str) -> Result<Child, LabError> {
     let mut command = Command::new(&userland.evenkeel);
     command

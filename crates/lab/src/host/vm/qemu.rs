@@ -15,7 +15,7 @@ use crate::proto::CONTROL_PORT;
 /// under load.
 const TCG_PROCESSOR: &str = "max,-cx16";
 
-/// Slots of each ring of a network card. On a tap QEMU gives the one for what a VM sends no more, whatever it is asked
+/// Slots of each ring of a network card. On a tap, QEMU gives the transmit ring no more than this, whatever it is asked
 /// for.
 pub const RING_SLOTS: u32 = 256;
 
@@ -76,7 +76,7 @@ pub(super) fn start(
 
 /// Arguments for network cards and for ports beside the control port.
 fn devices(spec: &VmSpec) -> Vec<String> {
-    // Without KVM an event is a thread's turn more for each packet.
+    // Without KVM, an event costs one more turn of a thread for each packet.
     let notified = match spec.accelerator {
         Accelerator::Kvm => "",
         Accelerator::Tcg => ",ioeventfd=off",
@@ -93,7 +93,7 @@ fn devices(spec: &VmSpec) -> Vec<String> {
         ]
     });
     let channels = spec.channels.iter().enumerate().flat_map(|(index, Channel { name, socket, listens })| {
-        // One that connects may come before the other end, and goes on when that comes anew.
+        // A socket that connects may be made before the other end, and connects again when that is made anew.
         let how = if *listens { "server=on,wait=off" } else { "server=off,reconnect=1" };
         [
             "-chardev".to_owned(),

@@ -6,11 +6,11 @@ use super::Vm;
 use crate::error::LabError;
 use crate::host::qmp::Qmp;
 
-/// Of a network card with one queue: for what the guest receives, for what it sends.
+/// The rings of a network card with one queue: for what the guest receives, and for what it sends.
 const RINGS: [(u32, &str); 2] = [(0, "receives"), (1, "sends")];
 
 impl Vm {
-    /// The state of each ring, a line each. What this QEMU cannot tell (before 7.2) is an error.
+    /// The state of each ring, a line each. A QEMU that cannot tell (before 7.2) is an error.
     pub fn rings(&self) -> Result<String, LabError> {
         let mut qmp = Qmp::connect(&self.socket("qmp"), &self.spec.name)?;
         let devices = qmp.execute("x-query-virtio", json!({}))?;

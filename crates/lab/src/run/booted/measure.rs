@@ -24,7 +24,7 @@ use crate::run::trace::Traced;
 use crate::workload::{self, Roles, transfers};
 
 impl BootedLab {
-    /// Starts the workloads, lets them warm up, and measures. `roles` are those in the first.
+    /// Starts the workloads, lets them warm up, and measures. `roles` are those of the first workload.
     pub(super) fn measure(
         &self,
         scenario: &Scenario,
@@ -43,7 +43,7 @@ impl BootedLab {
         let started = Instant::now();
         shared.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
-        // The agents' status takes a driver domain's processor, whose time is counted.
+        // Read first: the agents' status takes time of a driver domain's processor, which is counted.
         let counted_before = read(control.agents)?;
         let before = self.in_all(counters)?;
         let domains_before = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
@@ -71,7 +71,7 @@ impl BootedLab {
             waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
         }
         let scheduled_after = self.scheduling(control.linux)?;
-        // To collect ends the workloads, and connections that are under way are reset.
+        // Read as soon as the measured time is over: collecting takes a while, and the workloads go on.
         let after = self.in_all(counters)?;
         let mut recorded: Vec<Vec<Recorded>> = self.in_all(|vm| match vm.call(Op::Collect)? {
             Answer::Recorded { workloads: recorded } if recorded.len() == workloads => Ok(recorded),
@@ -159,7 +159,7 @@ impl BootedLab {
     ) -> Result<(), LabError> {
         let end = began + Duration::from_millis(scenario.duration_ms);
         let limit = end.saturating_duration_since(Instant::now());
-        // Who can be done before the time is up, and with how much.
+        // The VMs that may be done before the time is up, and how many requests are enough.
         let (clients, enough) = match scenario.workload() {
             Workload::Strobe { requests: 1.., .. } => (vec![self.first(roles.to)?], u32::MAX),
             Workload::Transfers { transfers: enough @ 1.., .. } => {
@@ -199,9 +199,9 @@ fn scheduling_counters(scheduling: &Scheduling) -> Counters {
     Counters(counts.map(|(name, count)| (name.to_owned(), count as i64)).into())
 }
 
-/// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have
-/// counted at least the time between the calls that began and ended the measurement, but for the time that the VM stood
-/// still, and at most the time with them.
+/// An error if a guest's clock does not keep time with this machine's: every time it measured would be wrong. It must
+/// have counted at least the time between the calls that began and ended the measurement, less the time that the VM
+/// stood still, and at most that time with the calls.
 fn check_clock(
     vm: &Vm,
     recorded: &Recorded,

@@ -1,5 +1,5 @@
-//! Whether packets pass, looked at before each run. A network that is dead gives runs with nothing in them, not errors:
-//! who reads the results would take them for a mechanism's.
+//! Checks before each run whether packets pass. A dead network gives runs with nothing in them, not errors: a reader of
+//! the results would take them for a mechanism's doing.
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
@@ -15,9 +15,9 @@ use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
 use crate::workload::Roles;
 
-/// An idle network answers within milliseconds, one with what is left of a run before it within seconds.
+/// An idle network answers within milliseconds, one with leftovers of an earlier run within seconds.
 const TIMEOUT_MS: u32 = 20_000;
-/// Where the results are: what each device has counted when nothing passes.
+/// The file beside the results with what each device has counted when nothing passes.
 const FILE: &str = "nothing-passes.txt";
 const COUNTS: [&[&str]; 3] = [&["ip", "-s", "link"], &["tc", "-s", "qdisc"], &["bridge", "fdb"]];
 const COUNTS_SCRIPT: &str = "/bin/ip -s link\n/bin/tc -s qdisc\ndmesg | tail -n 40";
@@ -34,8 +34,8 @@ pub fn remove_counts(results: &Path) -> Result<(), LabError> {
 }
 
 impl BootedLab {
-    /// An error if the first machine of those that receive, in any workload, answers not all the others. What devices
-    /// have counted goes to a file in `results`.
+    /// An error if, in any workload, the first machine that receives does not answer all the others. What devices have
+    /// counted then goes to a file in `results`.
     pub(super) fn check_passage(&self, scenario: &Scenario, results: &Path) -> Result<(), LabError> {
         let receiving: BTreeSet<&str> = Roles::of_all(scenario).iter().map(|roles| roles.to).collect();
         receiving.into_iter().try_for_each(|group| self.check_passage_to(self.first(group)?, results))
@@ -80,7 +80,7 @@ fn is_answered(vm: &Vm, to: &Vm) -> Result<bool, LabError> {
     }
 }
 
-/// What cannot be read is told, too.
+/// Adds counts, or why they cannot be read.
 fn add(text: &mut String, title: &str, counts: Result<String, impl Display>) {
     let counts = counts.unwrap_or_else(|error| format!("cannot be read: {error}"));
     // Writing to a String cannot fail.

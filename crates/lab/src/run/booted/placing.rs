@@ -114,8 +114,8 @@ fn sends(scenario: &Scenario, group: &str) -> bool {
     };
     let Some(workload) = scenario.workloads.values().find(takes_part) else { return false };
     let Roles { from, to } = Roles::of(workload);
-    // Several that receive are more work than those that send: beside the driver domain they would leave the other
-    // cores idle.
+    // Several receivers have more work than the senders: beside the driver domain they would leave the other cores
+    // idle.
     let one_receives = scenario.vms[to].count == 1;
     from == group || (matches!(workload, Workload::Poisson { .. }) && !one_receives)
 }

@@ -60,7 +60,7 @@ impl BootedLab {
         host.vms.iter().any(|vm| self.vms[*vm].spec.group == roles.from)
     }
 
-    /// Sets queues, MTU, rates; what marks at the bottlenecks, if they mark.
+    /// Sets queues, MTU and rates; returns the program that marks at the bottlenecks, if they mark.
     pub(super) fn set_up_ports(
         &self,
         scenario: &Scenario,
@@ -91,7 +91,7 @@ impl BootedLab {
         threshold.map(|segments| MarkingPorts::start(&devices, segments)).transpose()
     }
 
-    /// Shapes the network cards of driver domains that send, each as the first workload in which it sends has it.
+    /// Shapes the network cards of driver domains that send, each for the first workload in which it sends.
     fn shape_domains(&self, scenario: &Scenario) -> Result<(), LabError> {
         let all = Roles::of_all(scenario);
         for host in &self.hosts {

@@ -14,7 +14,7 @@ use crate::run::settings;
 const RELOADS_TIMEOUT: Duration = Duration::from_secs(900);
 
 impl BootedLab {
-    /// Starts to unload and load PVTCP in the VMs that shall do so: the VM and its task.
+    /// Starts to unload and load PVTCP in the VMs that are to do so; returns each VM with its task.
     pub(super) fn start_reloads(&self, scenario: &Scenario) -> Result<Vec<(&Vm, u64)>, LabError> {
         let mut tasks = Vec::new();
         for vm in &self.vms {
@@ -29,7 +29,7 @@ impl BootedLab {
     }
 }
 
-/// Waits for the reloads to be done; how many there were.
+/// Waits for the reloads to be done; returns how many there were.
 pub(super) fn finish_reloads(scenario: &Scenario, tasks: Vec<(&Vm, u64)>) -> Result<u32, LabError> {
     let mut reloaded = 0;
     for (vm, task) in tasks {

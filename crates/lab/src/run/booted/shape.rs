@@ -17,7 +17,7 @@ use crate::run::needs::{groups_with_database, segments_for_vms};
 pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
     let mut hosts: Vec<BootedHost> = Vec::new();
     let named = named_hosts(scenario);
-    // By the number that the scenario's placement has for it.
+    // Positions in `hosts`, by the host's number in the scenario's placement.
     let mut positions: BTreeMap<u32, usize> = BTreeMap::new();
     let mut first = 0;
     for (name, group) in &scenario.vms {
@@ -49,7 +49,7 @@ pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
     hosts
 }
 
-/// Its VMs, none of them booted.
+/// The VMs of a scenario, none of them booted.
 pub(super) fn specs(scenario: &Scenario, shared: &Shared, directory: &Path) -> Vec<VmSpec> {
     let mut number: u8 = 0;
     let mut specs = Vec::new();

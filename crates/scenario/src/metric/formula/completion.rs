@@ -10,7 +10,7 @@ use crate::stats::median;
 const PS_PER_MS: u64 = 1_000_000_000;
 
 impl Run<'_> {
-    /// Those that ended, of a workload that has such.
+    /// The flows that ended, if the workload has flows that end.
     fn ended(&self) -> Option<&[Ended]> {
         let has_flows = match self.scenario.workload() {
             Workload::Poisson { .. }
@@ -39,7 +39,7 @@ impl Run<'_> {
         Some(operations.len() as f64 / self.seconds())
     }
 
-    /// A number, from the times of small flows and how long those have waited that are under way at the end.
+    /// A number, from the times of small flows, and from how long the unfinished ones had waited when the run ended.
     pub(super) fn missed_deadlines(&self) -> Option<f64> {
         let &Workload::Poisson { deadline_ms: deadline_ms @ 1.., .. } = self.scenario.workload() else { return None };
         let misses = |bytes: u64, took_ps: u64| {

@@ -1,4 +1,4 @@
-//! What the mechanisms did, from their own counters. Those that are one counter stand in the list.
+//! What the mechanisms did, from their own counters. Metrics that are a single counter stand in the list.
 
 use super::Run;
 

@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         Self { scenario, measured, traffic, groups, senders, receivers, completion, waits, vcpu_waits }
     }
 
-    /// Of all workloads of a scenario; `first` is one's.
+    /// Of all workloads of a scenario; `first` is the run of one of them.
     fn of_all(scenario: &'a Scenario, first: Self) -> Self {
         let (from, to): (Vec<&str>, Vec<&str>) = scenario.workloads.values().map(Workload::roles).unzip();
         let groups = [from, to];

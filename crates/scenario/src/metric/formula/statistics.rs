@@ -2,7 +2,7 @@
 
 use crate::stats::quantile;
 
-/// What is said of them.
+/// Which statistic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Statistic {
     /// The arithmetic mean.
@@ -20,7 +20,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// Of values in any order, which a mean adds up in theirs; `None` without values.
+    /// Of values in any order, though a mean adds them up in theirs; `None` without values.
     pub fn of(self, values: &[f64]) -> Option<f64> {
         match self {
             Self::Mean if values.is_empty() => None,
@@ -34,7 +34,7 @@ impl Statistic {
     }
 }
 
-/// Values that many statistics are made of: sorted once, so that quantiles find their work done.
+/// Values that many statistics are made of, sorted once for all quantiles.
 #[derive(Debug, Default)]
 pub struct Sorted(Vec<f64>);
 

@@ -101,7 +101,7 @@ impl Run<'_> {
         Some(self.of_tcp()?.trace.duplicate_acks? as f64)
     }
 
-    /// A number of runs, from a capture in the first sender: the first is of those of one timeout, the fourth of four
+    /// A number of runs, from a capture in the first sender: at place 0 those of one timeout, at place 3 those of four
     /// and more.
     pub(super) fn rto_runs(&self, place: usize) -> Option<f64> {
         self.of_tcp()?.trace.rto_runs?.get(place).map(|runs| *runs as f64)

@@ -20,7 +20,7 @@ impl Run<'_> {
         let of_vms = self.receivers.iter().filter_map(|vm| vm.read.as_ref());
         let own = &self.traffic.read;
         let reads: Vec<&Read> = if own.is_empty() { of_vms.collect() } else { own.iter().collect() };
-        // What was counted over the same time is added up before it is divided.
+        // Bytes that were counted over the same time are added up before they are divided.
         let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
         for read in reads {
             *bytes.entry(read.during_ps).or_default() += read.bytes;
@@ -61,8 +61,8 @@ impl Run<'_> {
         statistic.of(&rtts)
     }
 
-    /// Percent, from the bytes of long-lived flows: how far the VM that is farthest off its weight (`cera.weights`) is
-    /// off it.
+    /// Percent, from the bytes of long-lived flows: the largest deviation of a VM's share from its weight's
+    /// (`cera.weights`).
     pub(super) fn weight_error(&self) -> Option<f64> {
         if self.scenario.vms.values().all(|group| group.cera.mode() == Mode::Off) {
             return None;
