@@ -20,7 +20,7 @@ struct Measured {
 /// A page's table: the labels of a row, and its figures by metric.
 type Rows = Vec<(Vec<String>, BTreeMap<&'static str, Measured>)>;
 
-/// The lab's series on a machine 1.6 times as fast as that of the page in docs/results, from before pages
+/// The lab's series on another machine than that of the page in docs/results, from before pages
 /// recorded their code.
 const TABLE1_FASTER: &str = include_str!("table1-one-sender-faster.md");
 
