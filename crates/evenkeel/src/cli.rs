@@ -20,25 +20,25 @@ pub use trial::Trial;
 /// Keeps TCP between virtual machines on an even keel.
 ///
 /// TCP between VMs is slow for reasons that TCP cannot see: the VM was off its core, or a queue was full of a
-/// neighbour's packets. evenkeel says what hurts on a machine (doctor), cures it (host, guest, guest pvtcp), and proves
+/// neighbour's packets. evenkeel finds what hurts on a machine (doctor), cures it (host, guest, guest pvtcp), and shows
 /// that with real VMs (lab) and in simulation (sim).
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version = crate::program::VERSION.as_str(), after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
-    /// How the log on standard error is written.
+    /// Format of the log on standard error.
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
     pub log: LogFormat,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// How the log is written.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// A line for people.
     Text,
-    /// An object a line: `timestamp`, `level`, `message`, and what the event names.
+    /// One object per line: `timestamp`, `level`, `message` and the event's fields.
     Json,
 }
 
@@ -75,21 +75,21 @@ pub enum Command {
 /// Run a scenario with real VMs on this machine.
 ///
 /// Boots stock kernels in QEMU, lets their virtual CPUs share a core as the scenario says, runs its workload and counts
-/// what TCP does. Prints a table and the path of the HTML report. It begins afresh, whatever the results directory
-/// holds; after Ctrl-C, a failure or a kill, --resume goes on. Needs root, two cores and QEMU.
+/// what TCP does. Prints a table and the path of the HTML report. Replaces what the results directory holds; after
+/// Ctrl-C, a failure or a kill, --resume continues. Needs root, two cores and QEMU.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Lab {
-    /// Or one of these.
+    /// Another command instead of a run.
     #[command(subcommand)]
     pub command: Option<LabCommand>,
-    /// What to run.
+    /// What to run, and how.
     #[command(flatten)]
     pub run: LabRun,
 }
 
 impl Lab {
-    /// Whether the user wants to see no progress.
+    /// Whether progress is not to be shown.
     pub fn is_quiet(&self) -> bool {
         match &self.command {
             Some(LabCommand::Prepare(prepare)) => prepare.quiet,
@@ -98,7 +98,7 @@ impl Lab {
     }
 }
 
-/// What the lab does beside running scenarios.
+/// Commands of the lab other than running a scenario.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     Prepare(Prepare),
@@ -110,23 +110,23 @@ pub struct LabRun {
     /// The scenario file.
     #[arg(required = true)]
     pub scenario: Option<PathBuf>,
-    /// Where the results go [default: results/NAME below the working directory].
+    /// Directory for the results [default: results/NAME in the working directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How often each cell of the sweep is run, instead of what the scenario says.
+    /// Runs of each cell of the sweep, instead of the scenario's number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: Option<u32>,
-    /// Run only cells with this label on this axis; may be given more than once.
+    /// Run only cells with this label on this axis; may be repeated.
     #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
     pub only: Vec<String>,
-    /// Keep the packet captures beside the results.
+    /// Keep the packet captures with the results.
     #[arg(long)]
     pub keep_capture: bool,
-    /// Fail at once where KVM does not run a guest, instead of translating guest code.
+    /// Fail at once if KVM cannot run a guest, instead of translating guest code.
     #[arg(long)]
     pub require_kvm: bool,
-    /// Go on where an earlier lab was interrupted: runs that are finished in the results directory are kept. It begins
-    /// if there are none, and refuses those of another scenario text, version, kernel, --only or --repetitions.
+    /// Continue an interrupted lab: finished runs in the results directory are kept. Starts anew if there are none;
+    /// refuses runs of another scenario text, version, kernel, --only or --repetitions.
     #[arg(long)]
     pub resume: bool,
     /// Print the results as JSON instead of a table.
@@ -140,9 +140,9 @@ pub struct LabRun {
 /// Run a scenario in the simulator.
 ///
 /// Simulates the scenario's machines, hypervisors and network packet by packet, with the same mechanisms that kernels
-/// load, at scales that no lab here reaches. Prints a table and the path of the HTML report. The same scenario and seed
-/// give the same results to the byte, whatever --jobs is. Needs no privileges. It begins afresh, whatever the results
-/// directory holds; after Ctrl-C, `evenkeel sweep` goes on, or the same with --resume.
+/// load, at scales that no lab reaches. Prints a table and the path of the HTML report. The same scenario and seed give
+/// the same results to the byte, with any --jobs. Needs no privileges. Replaces what the results directory holds; after
+/// Ctrl-C, `evenkeel sweep` or --resume continues.
 #[derive(Debug, Args)]
 pub struct Sim {
     /// The scenario file.
@@ -150,22 +150,22 @@ pub struct Sim {
     /// What to run, and how.
     #[command(flatten)]
     pub run: SimRun,
-    /// Go on where an earlier simulation was interrupted, as `evenkeel sweep` does.
+    /// Continue an interrupted simulation, as `evenkeel sweep` does.
     #[arg(long)]
     pub resume: bool,
-    /// What to write of one run instead of results.
+    /// Traces of one run instead of results.
     #[command(flatten)]
     pub trace: SimTrace,
 }
 
-/// Run a scenario in the simulator, and go on where an earlier sweep was interrupted.
+/// Run a scenario in the simulator, and continue an interrupted sweep.
 ///
-/// As sim, but runs that are finished in the results directory are kept: after Ctrl-C, a kill or a power cut the same
-/// command goes on with what is missing. What a complete sweep has left is shown again. Runs of another scenario text,
-/// version, --only or --repetitions are not mixed with: the command refuses and says what differs.
+/// Like sim, but finished runs in the results directory are kept: after Ctrl-C, a kill or a power cut the same command
+/// runs what is missing. The results of a complete sweep are shown again. If the directory holds runs of another
+/// scenario text, version, --only or --repetitions, the command refuses and says what differs.
 ///
-/// Many machines divide a sweep with --shard, each into a directory of its own; --merge puts these together. What comes
-/// of it has the bytes of a sweep that was not divided.
+/// Several machines can share a sweep with --shard, each with a directory of its own; --merge joins these. The result
+/// is the same, byte for byte, as that of an undivided sweep.
 #[derive(Debug, Args)]
 pub struct Sweep {
     /// The scenario file.
@@ -174,15 +174,15 @@ pub struct Sweep {
     /// What to run, and how.
     #[command(flatten)]
     pub run: SimRun,
-    /// Only the I-th of N parts of all runs, into the directory shard-I-of-N where the results would go.
+    /// Run only the I-th of N parts of all runs, into the directory shard-I-of-N inside that of the results.
     #[arg(long, value_name = "I/N", conflicts_with_all = ["format", "json"])]
     pub shard: Option<Shard>,
-    /// Put shards together that --shard has made: their directories, or one that has them in it. Nothing is written
-    /// unless all runs are there; what is missing is said.
+    /// Join shards made by --shard: their directories, or one that contains them. Nothing is written unless all runs
+    /// are there; otherwise the command names what is missing.
     #[arg(long, value_name = "DIR", num_args = 1..)]
     #[arg(conflicts_with_all = ["scenario", "shard", "repetitions", "only", "jobs"])]
     pub merge: Vec<PathBuf>,
-    /// Begin again, whatever the results directory holds.
+    /// Start anew and replace what the results directory holds.
     #[arg(long)]
     pub restart: bool,
 }
@@ -190,19 +190,19 @@ pub struct Sweep {
 /// Arguments of a simulation.
 #[derive(Debug, Args)]
 pub struct SimRun {
-    /// Where the results go [default: results/sim/NAME below the working directory].
+    /// Directory for the results [default: results/sim/NAME in the working directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How often each cell of the sweep is run, instead of what the scenario says.
+    /// Runs of each cell of the sweep, instead of the scenario's number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repetitions: Option<u32>,
-    /// Run only cells with this label on this axis; may be given more than once.
+    /// Run only cells with this label on this axis; may be repeated.
     #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
     pub only: Vec<String>,
-    /// How many runs at once [default: one per core].
+    /// Runs at the same time [default: one per core].
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
-    /// Format of the result files [default: jsonl; what a complete sweep has left stays as it is].
+    /// Format of the result files [default: jsonl; files of a complete sweep keep theirs].
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// Print the results as JSON instead of a table.
@@ -223,15 +223,15 @@ pub enum Format {
     Parquet,
 }
 
-/// Fetch kernels and build what VMs boot, ahead of time.
+/// Fetch kernels and build the images that VMs boot, ahead of time.
 ///
-/// `evenkeel lab` does this by itself when it has to. The first time takes a minute or two and the network.
+/// `evenkeel lab` does this by itself when needed. The first time it takes a minute or two and needs the network.
 #[derive(Debug, Args)]
 pub struct Prepare {
-    /// Kernels to prepare, as in `6.1,newest` [default: all].
+    /// Kernels to prepare, e.g. `6.1,newest` [default: all].
     #[arg(long = "kernel", value_name = "LIST", value_delimiter = ',', value_parser = kernel)]
     pub kernels: Vec<KernelSeries>,
-    /// Print where the images are as JSON.
+    /// Print the paths of the images as JSON.
     #[arg(long)]
     pub json: bool,
     /// Show no progress.
@@ -242,24 +242,24 @@ pub struct Prepare {
 /// The runner inside a lab's VM.
 #[derive(Debug, Args)]
 pub struct LabGuest {
-    /// The virtio port to the lab; with --root, a Unix socket to listen at.
+    /// The virtio port to the lab; with --root, a Unix socket to listen on.
     #[arg(long, value_name = "PATH")]
     pub control: PathBuf,
-    /// Run in a network namespace of this machine, with this root.
+    /// Run in a network namespace of this machine, with this root directory.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 }
 
-/// What only computes beside a lab's VMs.
+/// A process that only computes beside a lab's VMs.
 #[derive(Debug, Args)]
 pub struct LabNeighbour {
-    /// Share of each cycle, from 0 to 1.
+    /// Share of each cycle in which it computes, from 0 to 1.
     #[arg(long)]
     pub load: f64,
-    /// Length of a cycle.
+    /// Length of a cycle, in microseconds.
     #[arg(long)]
     pub duty_us: u64,
-    /// How far into its first cycle it is.
+    /// Offset into its first cycle, in microseconds.
     #[arg(long)]
     pub phase_us: u64,
 }
@@ -267,7 +267,7 @@ pub struct LabNeighbour {
 /// Check scenario files, or print their schema.
 #[derive(Debug, Subcommand)]
 pub enum Scenario {
-    /// Check scenario files; says file, line, key and what is allowed.
+    /// Check scenario files; errors name file, line, key and what is allowed.
     Check {
         /// Scenario files.
         #[arg(required = true)]
@@ -280,75 +280,74 @@ pub enum Scenario {
     Schema,
 }
 
-/// Say what this machine supports, what hurts TCP here, and what would help.
+/// Show what this machine supports, what hurts TCP here, and what would help.
 ///
 /// Looks at the kernel, the hypervisor, stolen core time, TCP's settings and counters, the ports of VMs, QEMU and KVM.
 /// Takes a second or two, changes nothing, needs no privileges (with root it sees more). Findings do not change the
-/// exit code; scripts read `worst` from --json. With root, a program that lets everything pass is on `lo` for an
-/// instant. With --for, it says what happens now and not what was counted since boot: drops at ports by cause, waits of
-/// VMs and their quotas, TCP's needless work, and what would help, cheapest first. That needs Linux 5.4 and no BPF.
+/// exit code; scripts read `worst` from --json. As root it attaches a program that passes every packet to `lo` for an
+/// instant. With --for it reports what happens now instead of since boot: drops at ports by cause, waits of VMs and
+/// their quotas, needless work of TCP, and what would help, cheapest first. That needs Linux 5.4 or newer, and no BPF.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Print what this kernel has of what evenkeel needs, who needs it, and why what is missing is so.
+    /// List the kernel features that evenkeel needs: who needs each, whether it is there, and if not, why.
     #[arg(long, conflicts_with = "seconds")]
     pub features: bool,
     /// Print the findings, the figures or the features as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Watch for so many seconds (1-86400), and say what happened in them.
+    /// Watch for this many seconds (1-86400) and report what happened.
     #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: Option<u32>,
-    /// Print the figures as gauges for Prometheus, in OpenMetrics form, as node_exporter's textfile collector reads
-    /// them.
+    /// Print the figures as gauges in OpenMetrics form, for node_exporter's textfile collector.
     #[arg(long, requires = "seconds", conflicts_with = "json")]
     pub openmetrics: bool,
 }
 
 /// Run the host agent: ProBoSCIS, vSnoop, vFlood and CERA on the ports of this machine's VMs.
 ///
-/// Finds the ports by name as they appear and go, puts eBPF programs on them and keeps their settings; sends again what
-/// was lost on the way to a connection; raises queues that are too short; answers `evenkeel status`, `flows` and `top`;
-/// serves metrics. Runs in the foreground until SIGTERM or Ctrl-C, which leave the programs at work without it, as a
-/// crash does: a new agent takes them over with their connections. Only --stop removes everything and puts back what
-/// was changed. SIGHUP reads the configuration again. Needs root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and of the
-/// kernel tcx or clsact and type information (BTF); `evenkeel doctor --features` says what is missing.
+/// Finds the ports by name as they come and go, attaches eBPF programs to them and keeps their settings; repeats lost
+/// SYNs and probes; raises queues that are too short; answers `evenkeel status`, `flows` and `top`; serves metrics.
+/// Runs in the foreground until SIGTERM or Ctrl-C. The programs then stay at work without it, as after a crash, and a
+/// new agent takes them over with their connections. Only --stop removes everything and puts back what was changed.
+/// SIGHUP reads the configuration again. Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and a kernel with type
+/// information (BTF) and tcx or clsact; `evenkeel doctor --features` lists what is missing.
 #[derive(Debug, Args)]
 pub struct Host {
-    /// The configuration file [default: /etc/evenkeel/host.toml, or its defaults if that is not there].
+    /// The configuration file [default: /etc/evenkeel/host.toml, or built-in defaults if there is none].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// End a running agent, remove the programs and everything else, and put queue lengths back.
     #[arg(long, conflicts_with_all = ["config", "check", "print_config"])]
     pub stop: bool,
-    /// Check the configuration file and end.
+    /// Check the configuration file and exit.
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
-    /// Say whether an agent of this version can take over what is pinned here, and end: exit code 1 if it cannot.
+    /// Check whether an agent of this version can take over what is pinned here, and exit: code 1 if it cannot.
     #[arg(long, conflicts_with_all = ["config", "stop", "check", "print_config"])]
     pub check_pins: bool,
-    /// Print a commented configuration with every key at its default, and end.
+    /// Print a commented configuration with every key at its default, and exit.
     #[arg(long, conflicts_with = "config")]
     pub print_config: bool,
-    /// Where the lock and the notes on what was changed are kept.
+    /// Directory for the lock and the notes on what was changed.
     #[arg(long, value_name = "DIR", default_value = evenkeel_settings::host::DEFAULT_RUN_DIR)]
     pub run_dir: PathBuf,
-    /// Where programs and maps are pinned: a directory in a bpf file system.
+    /// Directory in a bpf file system where programs and maps are pinned.
     #[arg(long, value_name = "DIR", default_value = evenkeel_settings::host::DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
-    /// Print what --stop, --check and --check-pins have to say as JSON.
+    /// Print the outcome of --stop, --check or --check-pins as JSON.
     #[arg(long, conflicts_with = "print_config")]
     pub json: bool,
 }
 
-/// Show what the host agent does: ports, modes, counters.
+/// Show the host agent's ports, modes and counters.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Where the agent answers.
+    /// The agent.
     #[command(flatten)]
     pub agent: Agent,
 }
 
-/// Where the host agent answers.
+/// Address of the host agent.
 #[derive(Debug, Args)]
 pub struct Agent {
     /// The agent's control socket (control.socket of its configuration).
@@ -359,22 +358,22 @@ pub struct Agent {
     pub json: bool,
 }
 
-/// Show the connections that the host agent sees, those with the most bytes first.
+/// Show the connections that the host agent sees, most bytes first.
 #[derive(Debug, Args)]
 pub struct Flows {
-    /// Where the agent answers.
+    /// The agent.
     #[command(flatten)]
     pub agent: Agent,
-    /// Say of one connection, in words, which mechanism set its window, and why. Written as in the list, either end
+    /// Explain in words which mechanism set the window of one connection, and why. Written as in the list, either end
     /// first: 10.0.0.1:4000-10.0.0.2:80 or [fd00::1]:4000-[fd00::2]:80.
     #[arg(long, value_name = "TUPLE", conflicts_with = "limit")]
     pub explain: Option<evenkeel_agent::host::Tuple>,
-    /// Show only so many [default: all].
+    /// Show at most this many [default: all].
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
 }
 
-/// Take a VM's port offline before the VM moves to another host, or online again.
+/// Take a VM's port offline before the VM moves to another host, or back online.
 #[derive(Debug, Subcommand)]
 pub enum Port {
     Offline(PortOffline),
@@ -383,64 +382,64 @@ pub enum Port {
 
 /// Make a port ready for its VM to leave, and wait until it is.
 ///
-/// vFlood lets out what it holds and the guest goes back to plain TCP, vSnoop acknowledges nothing more for the VM,
-/// CERA's limit ends. Connections go on. The port stays offline until it goes away, `evenkeel port online`, or the
-/// agent's end.
+/// vFlood sends what it holds and the guest goes back to plain TCP, vSnoop sends no more early ACKs, and CERA's limit
+/// ends. Connections go on. The port stays offline until it goes away, until `evenkeel port online`, or until the agent
+/// ends.
 #[derive(Debug, Args)]
 pub struct PortOffline {
     /// The port, as in `evenkeel status`.
     pub port: String,
-    /// Wait so many seconds at most until nothing is held or promised; 0 does not wait.
+    /// Wait at most this many seconds until nothing is held or promised; 0 does not wait.
     #[arg(long, value_name = "S", default_value_t = 30.0, value_parser = patience)]
     pub wait: f64,
-    /// Where the agent answers.
+    /// The agent.
     #[command(flatten)]
     pub agent: Agent,
 }
 
-/// Give a port back what it had, after a migration that was called off.
+/// Bring a port back online after a migration that was called off.
 ///
-/// New connections have vFlood; those that were there while the port was offline go on without.
+/// New connections get vFlood; those that existed while the port was offline go on without it.
 #[derive(Debug, Args)]
 pub struct PortOnline {
     /// The port, as in `evenkeel status`.
     pub port: String,
-    /// Where the agent answers.
+    /// The agent.
     #[command(flatten)]
     pub agent: Agent,
 }
 
 /// Watch ports and connections.
 ///
-/// q or Esc ends it, s sorts the connections by another column.
+/// Keys: q or Esc ends it, s sorts the connections by another column.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Where the agent answers. With --json, one line per look.
+    /// The agent. With --json, one line per interval.
     #[command(flatten)]
     pub agent: Agent,
-    /// Seconds between looks.
+    /// Seconds between updates.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     pub interval: f64,
-    /// Connections that are looked at.
+    /// Number of connections to show.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub limit: usize,
-    /// End after so many looks [default: never].
+    /// End after this many updates [default: never].
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 }
 
-/// Run the guest agent: vFlood's congestion control and CERA's client, as the host says over a virtio-serial port.
+/// Run the guest agent: vFlood's congestion control and CERA's client, directed by the host over a channel.
 ///
 /// Registers the congestion control `vflood`, which floods the host only while the host's agent attests that it holds
-/// this guest's packets, and sets the windows of flows to their shares of what the host has for this guest. Runs in the
-/// foreground until SIGTERM or Ctrl-C: then TCP is plain at once, as it is within three heartbeats when the agent, the
-/// channel or the host's agent dies. Only --stop takes the congestion control and the settings back. SIGHUP reads the
-/// configuration again. Needs a kernel with type information (BTF) and struct_ops, root or CAP_BPF, CAP_NET_ADMIN,
-/// CAP_PERFMON and CAP_DAC_OVERRIDE; `evenkeel doctor` says what is missing.
+/// this guest's packets, and sets the windows of flows to their shares of the window that the host grants this guest.
+/// Runs in the foreground until SIGTERM or Ctrl-C: then TCP is plain at once. It is plain within three heartbeats when
+/// the agent, the channel or the host's agent dies. Only --stop takes the congestion control and the settings back.
+/// SIGHUP reads the configuration again. Needs a kernel with type information (BTF) and struct_ops, and root or
+/// CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_DAC_OVERRIDE; `evenkeel doctor` lists what is missing.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Guest {
-    /// Or one of these.
+    /// Another command instead of a run.
     #[command(subcommand)]
     pub command: Option<GuestCommand>,
     /// The agent.
@@ -451,46 +450,46 @@ pub struct Guest {
 /// Arguments of the guest agent.
 #[derive(Debug, Args)]
 pub struct GuestAgent {
-    /// The configuration file [default: /etc/evenkeel/guest.toml, or its defaults if that is not there].
+    /// The configuration file [default: /etc/evenkeel/guest.toml, or built-in defaults if there is none].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// End a running agent, unregister the congestion control, and put settings, windows and connections back.
     #[arg(long, conflicts_with_all = ["config", "check", "print_config", "status"])]
     pub stop: bool,
-    /// Show what is registered, attested, changed and counted, and end.
+    /// Show what is registered, attested, changed and counted, and exit.
     #[arg(long, conflicts_with_all = ["config", "check", "print_config"])]
     pub status: bool,
-    /// Check the configuration file and end.
+    /// Check the configuration file and exit.
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
-    /// Print a commented configuration with every key at its default, and end.
+    /// Print a commented configuration with every key at its default, and exit.
     #[arg(long, conflicts_with = "config")]
     pub print_config: bool,
-    /// Where the lock and the notes on what was changed are kept.
+    /// Directory for the lock and the notes on what was changed.
     #[arg(long, value_name = "DIR", default_value = evenkeel_settings::guest::DEFAULT_RUN_DIR)]
     pub run_dir: PathBuf,
-    /// Where maps are pinned: a directory in a bpf file system.
+    /// Directory in a bpf file system where maps are pinned.
     #[arg(long, value_name = "DIR", default_value = evenkeel_settings::guest::DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
-    /// Print what --stop, --status and --check have to say as JSON.
+    /// Print the outcome of --stop, --status or --check as JSON.
     #[arg(long, conflicts_with = "print_config")]
     pub json: bool,
 }
 
-/// What there is inside a guest beside the agent.
+/// Commands inside a guest other than the agent.
 #[derive(Debug, Subcommand)]
 pub enum GuestCommand {
-    /// PVTCP: TCP that does not take being off the core for congestion.
+    /// PVTCP: TCP that does not mistake being off the core for congestion.
     #[command(subcommand)]
     Pvtcp(Pvtcp),
 }
 
-/// Print a results directory's table again, and make its HTML report anew.
+/// Print the table of a results directory again, and write its HTML report again.
 ///
-/// With --check, say which pages in a directory were made with the scenarios and the code as they are now.
+/// With --check, list which pages in a directory were made with the present scenarios and code.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The directory that `evenkeel lab`, `sim` or `sweep` wrote, with JSON lines or Parquet tables; with --check, the
+    /// The results directory of `evenkeel lab`, `sim` or `sweep`, with JSON lines or Parquet tables; with --check, the
     /// directory of the pages.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
@@ -501,24 +500,24 @@ pub struct Report {
     /// beside it.
     #[arg(long, value_name = "FILE", conflicts_with = "markdown")]
     pub page: Option<PathBuf>,
-    /// Keep the runs in this directory as Parquet tables of at most 200 KB: what makes them larger is left out (series
-    /// and packets, then flows, then counters). May be given with --page.
+    /// Keep the runs in this directory as Parquet tables of at most 200 KB; to fit, series and packets are left out,
+    /// then flows, then counters. Can be combined with --page.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "json", "check"])]
     pub keep: Option<PathBuf>,
-    /// Write what the runs have over time (series, flows, packets around a wake-up) as a trace for Perfetto (JSON).
+    /// Write the runs' series, flows and packets around a wake-up as a trace for Perfetto (JSON).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["markdown", "json", "check"])]
     pub trace: Option<PathBuf>,
-    /// Write the runs as data of flent, for its plots: FILE, as in `NAME.flent.gz`, or with several runs one file for
-    /// each, numbered from 0.
+    /// Write the runs as flent data files for its plots: FILE, e.g. `NAME.flent.gz`; with several runs one file each,
+    /// numbered from 0.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["markdown", "json", "check"])]
     pub flent: Option<PathBuf>,
-    /// Say of each page in DIR whether it is current, and why not. Old pages are no error.
+    /// Say for each page in DIR whether it is current, and if not, why. Old pages are no error.
     #[arg(long, conflicts_with_all = ["markdown", "page"])]
     pub check: bool,
-    /// Say in old pages that they are old and why, and in current ones no longer.
+    /// Write into old pages that they are old and why; remove the remark from current pages.
     #[arg(long, requires = "check")]
     pub mark: bool,
-    /// Where the scenario files are that --check holds pages against.
+    /// Directory of the scenario files that --check compares pages with.
     #[arg(long, value_name = "DIR", default_value = "scenarios", requires = "check")]
     pub scenarios: PathBuf,
     /// Print the results as JSON.
@@ -526,51 +525,50 @@ pub struct Report {
     pub json: bool,
 }
 
-/// Hold what papers report against the runs that are kept.
+/// Compare what the papers report with the kept runs.
 ///
-/// Prints, as Markdown, a row for each figure, table and claim of the papers: what the simulator and the lab have for
-/// it, and a verdict by a rule that the page says. Nothing is run.
+/// Prints, as Markdown, a row for each figure, table and claim of the papers: the simulator's and the lab's values, and
+/// a verdict by the rule that stands on the page. Nothing is run.
 #[derive(Debug, Args)]
 pub struct Scorecard {
-    /// Directories of results by the scenarios' names; of each scenario, the first that has any counts.
+    /// Directories of results by scenario name; for each scenario, the first that has results counts.
     #[arg(value_name = "DIR", default_value = "docs/results/data")]
     pub results: Vec<PathBuf>,
-    /// The file with the rows; pages are linked to that are beside it.
+    /// The file with the rows; the scorecard links to the pages in its directory.
     #[arg(long, value_name = "FILE", default_value = "docs/results/scorecard.toml")]
     pub rows: PathBuf,
-    /// Where the scenario files are.
+    /// Directory of the scenario files.
     #[arg(long, value_name = "DIR", default_value = "scenarios")]
     pub scenarios: PathBuf,
-    /// Write it to this file, and beside it a page for each mechanism, with every statement of the papers.
+    /// Write it to this file, and a page for each mechanism with every statement of the papers next to it.
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
 }
 
-/// Run some of the simulator's kept runs again, and say whether they are equal.
+/// Repeat some of the simulator's kept runs and check that they are equal.
 ///
-/// Runs of the simulator follow from the scenario and the code alone. Where the runs that are run again are equal to
-/// the last digit, the results and the pages that were made of them say so, and count as current again. Ends with 1
-/// where any differ.
+/// Runs of the simulator follow from the scenario and the code alone. If the repeated runs are equal to the last digit,
+/// the results and their pages record it and count as current again. Exits with 1 if any differ.
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// A directory of kept results, or one with such directories in it.
+    /// A directory of kept results, or one that contains such directories.
     #[arg(value_name = "DIR", default_value = "docs/results/data")]
     pub results: PathBuf,
-    /// Where the pages are.
+    /// Directory of the pages.
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
     pub pages: PathBuf,
-    /// Where the scenario files are.
+    /// Directory of the scenario files.
     #[arg(long, value_name = "DIR", default_value = "scenarios")]
     pub scenarios: PathBuf,
-    /// Runs of each set, at equal distances.
+    /// Runs of each set to repeat, evenly spread over it.
     #[arg(long, value_name = "N", default_value = "3")]
     pub runs: NonZeroUsize,
-    /// Runs at once; as many as there are cores, if not given.
+    /// Runs at the same time [default: one per core].
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 }
 
-/// Print completions for a shell.
+/// Print shell completions.
 #[derive(Debug, Args)]
 pub struct Completions {
     /// The shell.
@@ -580,12 +578,12 @@ pub struct Completions {
 /// Write a manual page for each command, for packages.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// The directory that they are written to.
+    /// The directory to write them to.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }
 
-/// Where the axis ends, only the scenario can tell.
+/// Only the scenario tells where the axis ends: names may contain `=`.
 fn axis_label(text: &str) -> Result<String, String> {
     if text.contains('=') {
         Ok(text.to_owned())
@@ -595,12 +593,12 @@ fn axis_label(text: &str) -> Result<String, String> {
 }
 
 fn interval(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted, as in 0.5".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds, e.g. 0.5".to_owned())?;
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds are allowed".to_owned()) }
 }
 
 fn patience(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted, as in 10".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds, e.g. 10".to_owned())?;
     if (0.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0 to 3600 seconds are allowed".to_owned()) }
 }
 

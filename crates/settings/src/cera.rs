@@ -28,7 +28,7 @@ pub type Percent = Bounded<1, 100>;
 words! {
     /// How the window is divided among VMs.
     pub enum Shares {
-        /// By weight, but none more than about twice what it sends.
+        /// By weight; no VM gets more than about twice what it sends.
         Need = "need",
         /// CERA eq. 2 as the paper prints it: by weight times what was sent.
         Printed = "printed",
@@ -36,32 +36,32 @@ words! {
 }
 
 settings! {
-    /// CERA: keeps the queue of the network card short by giving each VM its share of one window, in the ACKs that pass
-    /// or by the agent in the guest.
+    /// CERA: keeps the network card's queue short. Each VM gets a share of one window, set in the ACKs that pass to it
+    /// or by its guest agent.
     pub struct Cera, override CeraOverride;
     /// Whether it acts:
     mode: Mode = Mode::Off;
-    /// The network cards that lead out of this host, by the same patterns as ports; what waits at all of them counts
-    /// together. Needed unless mode is off.
+    /// The network cards that lead out of this host, as patterns like those of `ports`; their queues count together.
+    /// Required unless mode is off.
     uplinks: Vec<Pattern> = Vec::new(), scope Scope::HostOnly;
-    /// C: what the uplinks carry together.
+    /// C: the rate of all uplinks together.
     rate_mbit: Option<RateMbit> = None,
         left_out "the rate of their root HTB or TBF, or of their links", example 1000, scope Scope::HostOnly;
-    /// T_u: windows are cut when more than this waits.
+    /// T_u: windows are cut when the queue is longer than this.
     high_segments: HighSegments = Bounded::new(DEFAULTS.high_segments), scope Scope::Host;
-    /// T_l: what is to wait then.
+    /// T_l: the queue length that a cut aims at.
     low_segments: Option<LowSegments> = None,
         note "at most high_segments", left_out "half of high_segments", example 30, scope Scope::Host;
-    /// Delta: how often the queue is looked at.
+    /// Delta: interval between two looks at the queue.
     epoch_us: Option<EpochUs> = None,
-        left_out "1000, and on links below 1 Gbit/s as much longer as they are slower", example 1000, scope Scope::Host;
-    /// M: what a VM needs is told from what it has sent in so many epochs.
+        left_out "1000, and longer on links below 1 Gbit/s, in proportion", example 1000, scope Scope::Host;
+    /// M: a VM's need is what it has sent in this many epochs.
     epochs: Epochs = Bounded::new(DEFAULTS.epochs), scope Scope::Host;
-    /// d: round-trip time without the time in the queue.
-    rtt_us: Option<RttUs> = None, left_out "the least that handshakes have shown", example 100, scope Scope::Host;
+    /// d: round-trip time without queueing.
+    rtt_us: Option<RttUs> = None, left_out "the shortest that handshakes have shown", example 100, scope Scope::Host;
     /// How the window is divided among VMs:
     shares: Shares = Shares::Need, scope Scope::Host;
-    /// mu: a VM's weight; `[port.cera]` has those of single VMs.
+    /// mu: a VM's weight; `[port.cera]` sets it for one VM.
     weight: Weight = Bounded::new(1), scope Scope::Agent;
 }
 
@@ -81,7 +81,7 @@ impl From<Cera> for CeraPort {
 }
 
 impl Cera {
-    /// As the logic has them. A segment has so many bytes, and the uplinks carry so many in a second.
+    /// Settings of the algorithm, for segments of `segment_bytes` and uplinks that carry `bytes_per_s` together.
     pub fn settings(&self, segment_bytes: u32, bytes_per_s: u64) -> Settings {
         let high_segments = self.high_segments.get();
         Settings {
@@ -94,7 +94,7 @@ impl Cera {
         }
     }
 
-    /// Limits that only make sense in their order.
+    /// Checks that `low_segments` is at most `high_segments`.
     ///
     /// # Errors
     /// The key at fault, and what is wrong.
@@ -110,11 +110,11 @@ impl Cera {
 }
 
 settings! {
-    /// CERA's client: the window that the host has for this guest, shared out over the flows that send.
+    /// CERA's client: shares the window that the host grants this guest among the flows that send.
     pub struct CeraGuest;
-    /// Whether windows are set; where they are not, the host limits this guest itself:
+    /// Whether the client sets windows; otherwise the host limits this guest in the ACKs:
     mode: Mode = Mode::Enforce;
-    /// What the passes over all sockets may take of a core; windows that come faster are left out.
+    /// Share of a core that the passes over all sockets may use; windows that come faster are skipped.
     max_core_percent: Percent = Bounded::new(20);
 }
 

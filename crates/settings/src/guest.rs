@@ -10,7 +10,7 @@ use crate::table::{comment, example as table, settings};
 use crate::value::{Bounded, Mode};
 use crate::vflood::VfloodGuest;
 
-/// Where the configuration is unless something else is said.
+/// Default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/evenkeel/guest.toml";
 /// Where the agent keeps its lock and its state.
 pub const DEFAULT_RUN_DIR: &str = "/run/evenkeel";
@@ -20,10 +20,10 @@ pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/evenkeel-guest";
 settings! {
     /// The channel to the host's agent.
     pub struct Channel;
-    /// Where it is: virtio-serial:NAME (a virtio-serial port of that name), vsock:PORT (the host connects to it) or
-    /// tcp:ADDRESS:PORT,from=ADDRESS (an address of this guest, and the host's, which alone may connect).
+    /// Address of the channel: virtio-serial:NAME (the port's name), vsock:PORT (the host connects to it) or
+    /// tcp:ADDRESS:PORT,from=ADDRESS (where this guest listens, and the host's address: nobody else may connect).
     address: Address = Address(GuestAddress::VirtioSerial(PORT_NAME.to_owned()));
-    /// Time between two heartbeats; a host that has missed three takes this guest for one without an agent.
+    /// Time between two heartbeats; after three missed ones the host takes this guest for one without an agent.
     heartbeat_ms: HeartbeatMs = Bounded::new(200);
 }
 

@@ -9,13 +9,13 @@ use crate::value::{Bounded, Mode};
 pub type Probes = Bounded<0, MAX_PROBES>;
 /// A share.
 pub type Permille = Bounded<0, 1000>;
-/// A share that is never nothing.
+/// A share above zero.
 pub type Percent = Bounded<1, 100>;
-/// Until something is sent again.
+/// Time until something is sent again.
 pub type RetryUs = Bounded<1_000, 10_000_000>;
-/// How long a SYN-ACK may be held.
+/// Time for which a SYN-ACK may be held.
 pub type HoldUs = Bounded<0, 100_000>;
-/// How long a SYN is cared for; 0 sends nothing again.
+/// Time for which a SYN and its probes are sent again; 0 sends nothing again.
 pub type MaxTimeUs = Bounded<0, 10_000_000>;
 /// A window.
 pub type Segments = Bounded<1, 1_000>;
@@ -27,42 +27,43 @@ pub type Burst = Bounded<0, 1_000_000>;
 pub type Bytes = Bounded<0, { u32::MAX }>;
 
 settings! {
-    /// ProBoSCIS: probes before a SYN, the first window by what came of them, DCTCP by receive window afterwards.
+    /// ProBoSCIS: sends probes ahead of a SYN, sets the first window by what became of them, and afterwards runs DCTCP
+    /// through the receive window.
     pub struct Proboscis, override ProboscisOverride;
     /// Whether it acts:
     mode: Mode = Mode::Observe;
-    /// Give guests without ECN the host's: mark their data as ECN-capable, echo and hide the marks.
+    /// Use ECN for guests that have none: mark their data as ECN-capable, echo the marks and hide them from the guest.
     ecn_for_guests: bool = true;
     /// g: probes before a SYN.
     g_probes: Probes = Bounded::new(DEFAULTS.probes), note "0 sends none";
-    /// Probes go ahead of SYN-ACKs, too, and the first window of answers follows them, where both hosts have it so.
+    /// Send probes ahead of SYN-ACKs too, and set the first window of answers by them; both hosts must have this on.
     answers: bool = false;
     /// k1: share of marked bytes (smoothed, DCTCP's alpha) from which windows are limited.
     k1_permille: Permille = Bounded::new(DEFAULTS.k1_permille);
     /// k2: share of marked probes above which a connection begins with one segment.
     k2_permille: Permille = Bounded::new(DEFAULTS.k2_permille);
-    /// K: share of probes that must have come, or a connection begins with one segment.
+    /// K: share of probes that must arrive; with fewer a connection begins with one segment.
     k_percent: Percent = Bounded::new(DEFAULTS.k_percent);
-    /// b1: probes of an unanswered SYN are sent again after this.
+    /// b1: time after which the probes of an unanswered SYN are sent again.
     b1_us: RetryUs = Bounded::new(DEFAULTS.b1_us);
-    /// b2: an unanswered SYN is sent again after this.
+    /// b2: time after which an unanswered SYN is sent again.
     b2_us: RetryUs = Bounded::new(DEFAULTS.b2_us), note "at least b1_us";
-    /// b3: a SYN-ACK waits no longer than this for late probes.
-    b3_us: HoldUs = Bounded::new(DEFAULTS.b3_us), note "0 never waits";
-    /// MAX_TIME: nothing is sent again later than this after the SYN.
+    /// b3: the longest that a SYN-ACK waits for late probes.
+    b3_us: HoldUs = Bounded::new(DEFAULTS.b3_us), note "0: it never waits";
+    /// MAX_TIME: time after the SYN from which nothing is sent again.
     max_time_us: MaxTimeUs = Bounded::new(DEFAULTS.max_time_us), note "0 sends nothing again, else at least b1_us";
-    /// ICWND: the first window where no probe is marked.
+    /// ICWND: the first window if no probe is marked.
     icwnd_segments: Segments = Bounded::new(DEFAULTS.icwnd_segments);
-    /// Probes that one VM may cause in the long run: beyond them SYNs leave without.
+    /// Sustained rate of probes that one VM may cause; SYNs beyond it leave without probes.
     budget_probes_per_s: ProbesPerS = Bounded::new(20_000), scope Scope::Agent;
-    /// Probes that one VM may cause at once.
+    /// Probes that one VM may cause in a burst.
     budget_burst_probes: Burst = Bounded::new(2_000), scope Scope::Agent;
-    /// Flows that sent more than this are left alone (the testbed of ProBoSCIS §VI: 100000).
-    elephant_bytes: Bytes = Bounded::new(0), note "0 leaves none";
+    /// Flows that have sent more than this are left alone (100000 in the testbed of ProBoSCIS §VI).
+    elephant_bytes: Bytes = Bounded::new(0), note "0: no flow is left alone";
 }
 
 impl Proboscis {
-    /// What the timers of a SYN need.
+    /// Settings of a SYN's timers.
     pub fn timers(&self) -> Settings {
         Settings {
             probes: self.g_probes.get(),
@@ -73,7 +74,7 @@ impl Proboscis {
         }
     }
 
-    /// What the first window needs.
+    /// Settings of the first window.
     pub fn window(&self) -> WindowSettings {
         WindowSettings {
             k_percent: self.k_percent.get(),
@@ -83,12 +84,12 @@ impl Proboscis {
         }
     }
 
-    /// What the sending side needs.
+    /// Settings of the sending side.
     pub fn sender(&self) -> SenderSettings {
         SenderSettings { k1_permille: self.k1_permille.get() }
     }
 
-    /// Timeouts that only make sense in their order.
+    /// Checks the order of the timeouts: `b1_us`, `b2_us`, `max_time_us`.
     ///
     /// # Errors
     /// The key at fault, and what is wrong.

@@ -5,17 +5,17 @@ use evenkeel_algo::pvtcp::{HOLD_MAX_US, HOLD_MIN_US, JIT_SEGMENTS, LATE_US, Sett
 use crate::table::settings;
 use crate::value::{Bounded, Mode};
 
-/// What makes a tick late.
+/// Delay from which a tick is late.
 pub type LateUs = Bounded<{ LATE_US.least }, { LATE_US.most }>;
-/// How long timers are held at least.
+/// Shortest hold of timers.
 pub type HoldMinUs = Bounded<{ HOLD_MIN_US.least }, { HOLD_MIN_US.most }>;
-/// How long timers are held at most.
+/// Longest hold of timers.
 pub type HoldMaxUs = Bounded<{ HOLD_MAX_US.least }, { HOLD_MAX_US.most }>;
 /// Segments.
 pub type JitSegments = Bounded<{ JIT_SEGMENTS.least }, { JIT_SEGMENTS.most }>;
 
 settings! {
-    /// PVTCP: timers of TCP are held off after a wake-up, round-trip times are kept clean, and the first segments are
+    /// PVTCP: after a wake-up TCP's timers wait, RTT samples that span it are left out, and the first segments are
     /// acknowledged at once.
     pub struct Pvtcp, override PvtcpOverride;
     /// Whether it acts:
@@ -28,20 +28,20 @@ settings! {
     hold_tlp: bool = true;
     /// Hold RACK's reordering timer after a wake-up.
     hold_reo: bool = true;
-    /// Held timers wait at least this long after a wake-up (the paper's 1 ms).
+    /// Held timers wait at least this long after a wake-up (1 ms in the paper).
     hold_min_us: HoldMinUs = Bounded::new(HOLD_MIN_US.default);
-    /// Held timers wait no longer than this for the backlog of packets; below hold_min_us it counts as that.
+    /// Held timers wait at most this long for the backlog of packets; a value below hold_min_us counts as hold_min_us.
     hold_max_us: HoldMaxUs = Bounded::new(HOLD_MAX_US.default);
-    /// Keep round-trip times that span a wake-up away from SRTT and RTTVAR.
+    /// Keep RTT samples that span a wake-up out of SRTT and RTTVAR.
     filter_rtt: bool = true;
-    /// Take an absence out of the time for which a connection was idle: its window is not forgotten (RFC 5681 4.1).
+    /// Do not count an absence as idle time of a connection, which would reset its congestion window (RFC 5681 4.1).
     filter_idle: bool = true;
     /// Segments acknowledged at once after a wake-up (PVTCP-slides 26).
     jit_segments: JitSegments = Bounded::new(JIT_SEGMENTS.default), note "0 acknowledges none at once";
 }
 
 impl Pvtcp {
-    /// As the logic has them.
+    /// Settings of the algorithm.
     pub fn settings(&self) -> Settings {
         Settings {
             late_us: self.late_us.get(),

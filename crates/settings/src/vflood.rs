@@ -13,19 +13,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::table::settings;
 use crate::value::{Bounded, Mode, always, words};
 
-/// Segments that are held.
+/// Number of held segments.
 pub type BufferSegments = Bounded<1, 1_000_000>;
 /// A share of time without a core.
 pub type OffCorePercent = Bounded<0, 100>;
-/// A limit between short and long round trips.
+/// Limit between short and long RTTs.
 pub type RttUs = Bounded<1, 1_000_000>;
 
 words! {
-    /// How a VM's buffer is shared by its flows.
+    /// How a VM's buffer is shared among its flows.
     pub enum BufferPolicy {
         /// First come, first served.
         None = "none",
-        /// `alpha` times what is unused.
+        /// Each flow up to `alpha` times the unused part.
         Fair = "fair",
         /// The same, with `alpha_low_rtt` for flows of low RTT.
         Priority = "priority",
@@ -33,7 +33,7 @@ words! {
 }
 
 impl BufferPolicy {
-    /// As the logic has it.
+    /// The algorithm's form.
     pub fn policy(self) -> Policy {
         match self {
             Self::None => Policy::None,
@@ -46,7 +46,7 @@ impl BufferPolicy {
 words! {
     /// Congestion control on the host.
     pub enum HostCongestion {
-        /// RFC 5681, as the paper's prototype.
+        /// RFC 5681, as in the paper's prototype.
         Reno = "reno",
         /// RFC 9438.
         Cubic = "cubic",
@@ -56,7 +56,7 @@ words! {
 }
 
 impl HostCongestion {
-    /// As the logic has it.
+    /// The algorithm's form.
     pub fn kind(self) -> Kind {
         match self {
             Self::Reno => Kind::Reno,
@@ -132,21 +132,22 @@ impl JsonSchema for Alpha {
 }
 
 settings! {
-    /// vFlood: the host holds what the VM floods, and sends it under a congestion window of its own. Takes Linux 6.16
-    /// or newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT; elsewhere it stays off, and the agent says so.
+    /// vFlood: the host holds what the VM floods and sends it under a congestion window of its own. Needs Linux 6.16 or
+    /// newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT; elsewhere it stays off and the agent says so.
     pub struct Vflood, override VfloodOverride;
     /// Whether it acts:
     mode: Mode = Mode::Off;
-    /// It acts while the VM's core is missing for so much of the time, as the agent in it says, or while that says
-    /// nothing. Below two thirds of it, it rests: the VM's own TCP does as well then.
+    /// It acts while the VM is off its core for at least this share of the time, as its guest agent reports, or while
+    /// there is no report. Below two thirds of this share it rests: the VM's own TCP does as well then.
     off_core_percent: OffCorePercent = Bounded::new(OFF_CORE_PERCENT), note "0: it always acts";
-    /// Who may hold how much of a VM's buffer:
+    /// How a VM's buffer is shared among its flows:
     policy: BufferPolicy = BufferPolicy::Fair;
-    /// B: what is held for a VM at most.
+    /// B: the most that is held for a VM.
     buffer_segments: BufferSegments = Bounded::new(DEFAULTS.buffer_segments);
-    /// The host's congestion control. Best the guests' own: a connection that has had a loss goes on under the guest's.
+    /// The host's congestion control, best the one that the guests use (after a loss a connection goes on under the
+    /// guest's):
     congestion_control: HostCongestion = HostCongestion::Cubic;
-    /// Flows with a shorter RTT are of low RTT.
+    /// Flows with a shorter RTT count as flows of low RTT.
     low_rtt_us: RttUs = Bounded::new(DEFAULTS.low_rtt_us);
     /// alpha of vFlood eq. 1.
     alpha: Alpha = Alpha::new(DEFAULTS.alpha);
@@ -155,7 +156,7 @@ settings! {
 }
 
 impl Vflood {
-    /// As the logic has it, where connections begin with so large a congestion window.
+    /// Settings of the algorithm, for connections that begin with a congestion window of `initial_window` segments.
     pub fn settings(&self, initial_window: u32) -> Settings {
         Settings {
             buffer_segments: self.buffer_segments.get(),
@@ -180,15 +181,17 @@ words! {
 }
 
 settings! {
-    /// vFlood: data is handed over to the host as soon as this guest runs, and the host's congestion control sends it.
+    /// vFlood: hands data over to the host as soon as this guest runs; the host's congestion control sends it.
     pub struct VfloodGuest;
-    /// Whether the congestion control vflood is there, and whether it floods:
+    /// Whether the congestion control vflood is registered, and whether it floods:
     mode: Mode = Mode::Enforce;
-    /// Connections that choose no congestion control get vflood; a program can choose it by setsockopt(TCP_CONGESTION,
-    /// "vflood") either way. It floods only while the host attests that it holds the packets.
+    /// Make vflood the default for connections that choose no congestion control. With either value a program can
+    /// choose it by setsockopt(TCP_CONGESTION, "vflood"). It floods only while the host attests that it holds the
+    /// packets.
     default: bool = false;
-    /// What it is where nothing is flooded, and what takes over while a loss is repaired:
+    /// The congestion control to be while nothing is flooded, and while a loss is repaired:
     congestion_control: Shadow = Shadow::Cubic;
-    /// Switch F-RTO off meanwhile (net.ipv4.tcp_frto): it takes what the host lets out for proof that nothing was lost.
+    /// With mode = "enforce", switch F-RTO off (net.ipv4.tcp_frto): it would take segments that the host lets out as
+    /// proof that nothing was lost.
     disable_f_rto: bool = true;
 }

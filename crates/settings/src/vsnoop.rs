@@ -9,24 +9,24 @@ use crate::value::{Bounded, Mode, words};
 pub type BudgetSegments = Bounded<1, 1_000_000>;
 
 words! {
-    /// What shows that a VM's own TCP takes whatever its windows have offered.
+    /// Proof that a VM's own TCP takes all data that its windows have offered.
     pub enum Proof {
-        /// Those whose `evenkeel guest` vouches for their TCP.
+        /// Those whose guest agent vouches for their TCP.
         Attested = "attested",
-        /// Where no such agent says anything, what the host sees of a VM is enough.
+        /// Also those without a guest agent, if what the host sees of them is enough.
         Observed = "observed",
     }
 }
 
 settings! {
-    /// vSnoop: acknowledges data for a VM while that waits at its port, so that the sender goes on. Only on taps.
-    /// Enforced, data is promised to its sender before the VM has it: see docs/vsnoop.md.
+    /// vSnoop: acknowledges data for a VM while it waits at the VM's port, so that the sender goes on. Only on taps.
+    /// With enforce, data is promised to its sender before the VM has it: see docs/vsnoop.md.
     pub struct Vsnoop, override VsnoopOverride;
     /// Whether it acts:
     mode: Mode = Mode::Off;
-    /// For which VMs it acts; a guest that says no is never acknowledged for.
+    /// The VMs that it acts for (never for a guest whose agent refuses):
     endpoint: Proof = Proof::Attested, scope Scope::Agent;
-    /// Segments at a port, of all its connections: those that wait, and those that early ACKs may still let come.
+    /// Segments of all connections of a port: those that wait there, and those that early ACKs still invite.
     budget_segments: Option<BudgetSegments> = None, left_out "half of the port's queue", example 2000;
 }
 

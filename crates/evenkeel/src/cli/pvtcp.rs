@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use evenkeel_agent::guest::pvtcp::PARAMETERS;
 use evenkeel_settings::Key;
 
-/// What to do with PVTCP's kernel module.
+/// Commands for PVTCP's kernel module.
 #[derive(Debug, Subcommand)]
 pub enum Pvtcp {
     Install(PvtcpInstall),
@@ -16,17 +16,17 @@ pub enum Pvtcp {
         /// Print them as JSON.
         #[arg(long)]
         json: bool,
-        /// Print counters for Prometheus, in OpenMetrics form, as node_exporter's textfile collector reads them.
+        /// Print the counters in OpenMetrics form, for node_exporter's textfile collector.
         #[arg(long, conflicts_with = "json")]
         openmetrics: bool,
     },
-    /// Unload the module. Connections go on; that it was not loaded is no error.
+    /// Unload the module. Connections go on; it is no error if it was not loaded.
     Unload {
         /// Print the outcome as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Unload the module and remove all that `evenkeel guest pvtcp install` has put there.
+    /// Unload the module and remove everything that `evenkeel guest pvtcp install` has installed.
     Remove {
         /// Print the outcome as JSON.
         #[arg(long)]
@@ -34,11 +34,11 @@ pub enum Pvtcp {
     },
 }
 
-/// Build the module from the sources in this program and install it, in a guest that has no package of it.
+/// Build the module from the sources in this program and install it, in a guest without its package.
 ///
-/// By DKMS, which builds it again for every kernel to come; where there is no dkms, with make and for the running
-/// kernel alone. Needs root, the headers of the running kernel, gcc, make and kmod, and says which of them are missing.
-/// Loads nothing. Where Secure Boot is on, a module has to be signed: it then says how.
+/// Uses DKMS, which builds it again for every later kernel; without dkms it uses make, for the running kernel only.
+/// Needs root, the headers of the running kernel, gcc, make and kmod, and names those that are missing. Loads nothing.
+/// With Secure Boot a module has to be signed: the command then says how.
 #[derive(Debug, Args)]
 pub struct PvtcpInstall {
     /// Print the outcome as JSON.
@@ -48,8 +48,8 @@ pub struct PvtcpInstall {
 
 /// Load the module, or change the settings of the loaded one.
 ///
-/// Settings that are not named stay as they are, or at the module's own defaults, shown here. A kernel that the module
-/// does not fit refuses with the reason and leaves TCP as it was.
+/// Settings that are not named keep their values, at first the module's defaults, shown here. On a kernel that the
+/// module does not fit, loading fails with the reason and TCP stays as it was.
 #[derive(Debug, Args)]
 pub struct PvtcpLoad {
     /// Load this file (uncompressed) instead of the installed module.
@@ -62,10 +62,10 @@ pub struct PvtcpLoad {
     pub json: bool,
 }
 
-/// The module's parameters, out of the table of settings.
+/// The module's parameters, from the table of settings.
 #[derive(Debug, Default)]
 pub struct PvtcpParameters {
-    /// Names and values of those that are given.
+    /// Names and values of the given parameters.
     pub given: Vec<(&'static str, String)>,
 }
 

@@ -14,13 +14,13 @@ const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 /// The shortest slot.
 const SHORTEST_SLOT: Duration = Duration::from_millis(500);
 
-/// Try a mechanism on the traffic of ports, and say whether it helps, harms or makes no difference.
+/// Try a mechanism on the traffic of ports, and report whether it helps, harms or makes no difference.
 ///
-/// Has the host agent change the mechanism between observe and enforce on these ports, in pairs of slots of random
-/// length and in random order, and measures in both how long what connections carry takes. Prints the verdict and
-/// writes an HTML report. When it ends, also by Ctrl-C or a kill, the ports have what is configured: the file is not
-/// touched, and the agent goes back by itself when it hears nothing for some seconds. Changes what enforce changes, so
-/// try it where that may be.
+/// Has the host agent switch the mechanism between observe and enforce on these ports, in pairs of slots of random
+/// length and in random order, and measures in both how long exchanges on connections take. Prints the verdict and
+/// writes an HTML report. The configuration file is not touched. When the trial ends, also by Ctrl-C or a kill, the
+/// ports go back to what is configured: the agent does that by itself when it hears nothing for some seconds. A trial
+/// changes what enforce changes, so use it only where that is acceptable.
 #[derive(Debug, Args)]
 pub struct Trial {
     /// The ports, as in `evenkeel status`.
@@ -29,19 +29,19 @@ pub struct Trial {
     /// The mechanism.
     #[arg(long, value_name = "NAME", value_parser = mechanism, default_value = "vflood")]
     pub mechanism: Mechanism,
-    /// How long: 90s, 10m, 1h. The longer, the smaller the differences that show.
+    /// Length of the trial: 90s, 10m, 1h. A longer trial shows smaller differences.
     #[arg(long = "for", value_name = "TIME", value_parser = trial_time, default_value = "1h")]
     pub time: Duration,
     /// Mean length of a slot [default: a fortieth of the time, between 1s and 60s].
     #[arg(long, value_name = "TIME", value_parser = slot_time)]
     pub slot: Option<Duration>,
-    /// What slots and intervals are drawn from [default: the clock].
+    /// Seed for slots and intervals [default: from the clock].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// The report.
+    /// Path of the report.
     #[arg(long, value_name = "FILE", default_value = "trial.html")]
     pub report: PathBuf,
-    /// Where the agent answers.
+    /// The agent.
     #[command(flatten)]
     pub agent: Agent,
     /// Show no progress.
@@ -71,13 +71,13 @@ fn time(text: &str) -> Option<Duration> {
 fn trial_time(text: &str) -> Result<Duration, String> {
     let allowed = Duration::from_secs(10)..=LONGEST;
     let time = time(text).filter(|time| allowed.contains(time));
-    time.ok_or_else(|| format!("{} is no time of a trial: write 10s to 7d, as in 90s, 10m, 1h", quoted(text)))
+    time.ok_or_else(|| format!("{} is not a length for a trial: write 10s to 7d, e.g. 90s, 10m, 1h", quoted(text)))
 }
 
 fn slot_time(text: &str) -> Result<Duration, String> {
     let milliseconds = text.strip_suffix("ms").and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
     let time = milliseconds.or_else(|| time(text)).filter(|time| (SHORTEST_SLOT..=LONGEST).contains(time));
-    time.ok_or_else(|| format!("{} is no length of a slot: write 500ms or more, as in 800ms, 5s, 1m", quoted(text)))
+    time.ok_or_else(|| format!("{} is not a length for a slot: write 500ms or more, e.g. 800ms, 5s, 1m", quoted(text)))
 }
 
 #[cfg(test)]

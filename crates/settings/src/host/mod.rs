@@ -13,54 +13,54 @@ use crate::table::{comment, example as table, settings};
 use crate::value::{Bounded, words};
 use crate::{HeartbeatMs, Key, Mode, Table};
 
-/// Where the configuration is unless something else is said.
+/// Default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/evenkeel/host.toml";
 /// Where the agent keeps its lock, its state and its socket.
 pub const DEFAULT_RUN_DIR: &str = "/run/evenkeel";
 /// Where programs and maps are pinned.
 pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/evenkeel";
-/// Where the control socket is unless something else is said.
+/// Default path of the control socket.
 pub const DEFAULT_SOCKET: &str = "/run/evenkeel/host.sock";
 
 /// Queue lengths; 0 leaves ports as they are.
 pub type QueueSegments = Bounded<0, 1_000_000>;
 
 words! {
-    /// By what the host's programs are on ports.
+    /// How the host's programs are attached to ports.
     pub enum Attach {
-        /// Tcx where the kernel has it, clsact where not.
+        /// Tcx where the kernel has it, else clsact.
         Auto = "auto",
-        /// Links in the device's list of programs.
+        /// BPF links on the device.
         Tcx = "tcx",
-        /// Filters of tc's, among which others can be put before and behind them by their priorities.
+        /// Filters of tc; other programs' filters come before or after them by priority.
         Clsact = "clsact",
     }
 }
 
 settings! {
-    /// Where `evenkeel status`, `flows` and `top` ask.
+    /// The control socket, which `evenkeel status`, `flows` and `top` use.
     pub struct Control;
-    /// The control socket.
+    /// Path of the socket.
     socket: PathBuf = DEFAULT_SOCKET.into();
-    /// Who may ask beside root: a group's name or number.
+    /// Group that may use it besides root: a name or a number.
     group: String = "root".to_owned();
 }
 
 settings! {
     /// Metrics for Prometheus, in OpenMetrics form, at http://ADDRESS/metrics.
     pub struct Metrics;
-    /// Whether they are served.
+    /// Serve them.
     enabled: bool = true;
-    /// Address and port.
+    /// Address and port to listen on.
     listen: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
     /// An address that other machines can reach is refused unless this is true.
     allow_remote: bool = false;
 }
 
 settings! {
-    /// Channels to the agents in guests (`evenkeel guest`). Where each of them is, its [[port]] says.
+    /// Channels to guest agents (`evenkeel guest`). The [[port]] tables say where each channel is.
     pub struct Channel;
-    /// Time between two heartbeats; a guest that has missed three is plain TCP again.
+    /// Time between two heartbeats; after three missed ones a guest goes back to plain TCP.
     heartbeat_ms: HeartbeatMs = Bounded::new(200);
 }
 
@@ -74,23 +74,24 @@ macro_rules! mechanisms {
         settings! {
             /// The whole configuration.
             pub struct Config;
-            /// Names of the ports that lead to VMs: * stands for any text, ? for one character, [abc] for one of them,
-            /// {a,b} for either. vnet* is libvirt's, tap* that of Proxmox and OpenStack.
+            /// Names of the ports that lead to VMs: * matches any text, ? one character, [abc] one of these, {a,b}
+            /// either. libvirt names them vnet*, Proxmox and OpenStack tap*.
             ports: Vec<Pattern> = ["vnet*", "tap*"].map(Pattern::literal).into();
-            /// Network namespaces whose devices are ports as well, by their names in /run/netns and with the names of
-            /// `ports`: ["*"] has all of them, pods' for one. Such a port is called NAMESPACE/DEVICE, and is meant by
-            /// that name alone where single ports are. The agent needs CAP_SYS_ADMIN for it.
+            /// Network namespaces, by their names in /run/netns, whose devices are ports too if `ports` matches them.
+            /// ["*"] takes all namespaces, among them those of pods. Such a port is called NAMESPACE/DEVICE, and a
+            /// [[port]] table must match that name. The agent needs CAP_SYS_ADMIN for it.
             netns: Vec<Pattern> = Vec::new();
-            /// Queues of ports are raised to this many packets (a GSO packet is one) as long as the agent has them, and
-            /// put back by `evenkeel host --stop`. Queues that are longer stay. The default is Linux's own for a tap:
-            /// short ones drop what comes while the VM is off its core, longer ones let bulk data stand in the way of
-            /// all else.
+            /// Packets that a port's queue holds (a GSO packet is one): the agent raises shorter queues to this length,
+            /// leaves longer ones, and `evenkeel host --stop` puts them back. The default is Linux's own for a tap: a
+            /// shorter queue drops what comes while the VM is off its core, in a longer one everything waits behind
+            /// bulk data.
             port_queue_segments: QueueSegments = Bounded::new(1000), note "0 leaves all as they are";
-            /// By what the programs are on ports:
+            /// How programs are attached to ports:
             attach: Attach = Attach::Auto;
             /// The key that signs probes, the same on all hosts: one line of 32 hexadecimal digits
-            /// (`openssl rand -hex 16`), readable for root alone. A second line is an older key that is still believed,
-            /// while a new one goes round. Without the file no probes are sent or believed; everything else works.
+            /// (`openssl rand -hex 16`), readable by root only. A second line may hold an older key, which is still
+            /// accepted while hosts change to a new one. Without the file no probes are sent or accepted; everything
+            /// else works.
             probe_key_file: PathBuf = "/etc/evenkeel/probe.key".into();
             $(table $name: crate::$name::$table;)+
             table control: Control;
@@ -104,7 +105,7 @@ macro_rules! mechanisms {
         #[serde(rename_all = "lowercase")]
         pub enum Mechanism {
             $(
-                /// That of the table of the same name.
+                /// The mechanism with the table of the same name.
                 $table,
             )+
         }
@@ -129,7 +130,7 @@ macro_rules! mechanisms {
                 }
             }
 
-            /// Lets a mechanism do something else.
+            /// Sets what a mechanism may do on the port.
             pub const fn set_mode(&mut self, mechanism: Mechanism, mode: Mode) {
                 match mechanism {
                     $(Mechanism::$table => self.$name.mode = mode,)+
@@ -137,40 +138,40 @@ macro_rules! mechanisms {
             }
         }
 
-        /// What is otherwise on some ports.
+        /// Settings that differ on some ports.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct PortOverride {
             /// Which ports.
             #[serde(rename = "match")]
             pub pattern: Pattern,
-            /// As the key of the same name for all ports.
+            /// Like the key of the same name for all ports.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub port_queue_segments: Option<QueueSegments>,
-            /// Where the guest's agent is found; `{port}` stands for the name of the device. `libvirt` and `auto` look
-            /// for it.
+            /// Address of the channel to the guest's agent; `{port}` stands for the device's name. With `libvirt` and
+            /// `auto` the agent looks for it.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub channel: Option<ChannelAddress>,
             $(
-                /// As the table of the same name for all ports; what is not named stays.
+                /// Like the table of the same name for all ports; a key that is left out keeps that table's value.
                 #[serde(default)]
                 pub $name: crate::$name::$override,
             )+
         }
 
         impl PortOverride {
-            /// One that says nothing of these ports.
+            /// An override for these ports that sets nothing yet.
             pub fn of(pattern: Pattern) -> Self {
                 Self { pattern, port_queue_segments: None, channel: None, $($name: Default::default(),)+ }
             }
         }
 
-        /// What holds on one port, defaults and overrides resolved.
+        /// Settings of one port, with defaults and overrides resolved.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         pub struct PortSettings {
-            /// Its queue is raised to this.
+            /// Length that the agent raises its queue to.
             pub port_queue_segments: QueueSegments,
-            /// Where its guest's agent is found.
+            /// Address of the channel to its guest's agent.
             pub channel: Option<ChannelAddress>,
             $(
                 /// The mechanism on it.
@@ -179,7 +180,7 @@ macro_rules! mechanisms {
         }
 
         impl Config {
-            /// What holds on the port of this name.
+            /// Settings of the port of this name.
             pub fn settings(&self, name: &str) -> PortSettings {
                 let over = || self.overrides.iter().filter(|over| over.pattern.matches(name));
                 let queue_segments = over().filter_map(|over| over.port_queue_segments).next_back();
@@ -221,14 +222,14 @@ pub fn example() -> String {
     const HEAD: &str = "Configuration of `evenkeel host`: every key, at its default. Leave out what you do not change.";
     const RELOAD: &str = "The agent reads it again on SIGHUP (systemctl reload evenkeel-host); a file with an error is \
                           refused and the old settings stay.";
-    const PORTS: &str = r#"# What is otherwise on some ports. Of several that match, the last one decides, key by key.
+    const PORTS: &str = r#"# Settings of single ports. If several tables match a port, the last one decides, key by key.
 #
 # [[port]]
 # match = "vnet7"
 # port_queue_segments = 0
-# # Where the guest's agent is found: a Unix socket that QEMU listens on, a character device, vsock:CID:PORT or
-# # tcp:ADDRESS:PORT. {port} in it stands for the name of the device. With "libvirt" it is the socket of the virtio port
-# # org.evenkeel.0 of the domain that has this port; with "auto" that, or the one of the QEMU that has the tap open.
+# # Address of the channel to the guest's agent: a Unix socket that QEMU listens on, a character device, vsock:CID:PORT
+# # or tcp:ADDRESS:PORT; {port} stands for the device's name. "libvirt" takes the socket of the virtio port
+# # org.evenkeel.0 of the domain with this port; "auto" does that, or else asks the QEMU that has the tap open.
 # channel = "/run/evenkeel/vms/{port}.channel"
 # [port.proboscis]
 # mode = "enforce"

@@ -43,7 +43,7 @@ fn the_example_names_every_key_and_its_bounds() {
     let mut comment = String::new();
     let mut checked = 0;
     let mut table = "";
-    let (keys, _) = example.split_once("# What is otherwise").unwrap();
+    let (keys, _) = example.split_once("# Settings of single ports").unwrap();
     for line in keys.lines() {
         // A key that may be left out is there as a comment.
         let is_key = |text: &str| text.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
