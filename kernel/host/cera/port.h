@@ -87,21 +87,20 @@ static __always_inline bool cera_flow_is_held(const struct context *c,
 /*
  * Data up to @end leaves the VM. A flow that vFlood holds is silent for as long as its
  * data waits here. A window for that time would let more wait, and the next silence last
- * longer. So of such a silence only the VM's own part counts.
+ * longer. So its silence begins when the VM has room: only the VM's own part counts.
  */
 static __always_inline void cera_pause_note(const struct context *c,
 					    struct ek_cera_port *s,
 					    const struct ek_flow *f, u32 end)
 {
 	bool full = cera_flow_is_full(f, end);
-	u32 longest_us = s->pause.longest_us;
 
 	if (!full && !s->pause.since_us)
 		return;
+	if (cera_flow_is_held(c, f))
+		s->pause.since_us = s->pause.room_us;
 	/* The context's clock is a coarse one. */
 	cera_pause_data(&s->pause, bpf_ktime_get_ns() / 1000, full);
-	if (cera_flow_is_held(c, f))
-		s->pause.longest_us = longest_us;
 }
 
 /* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */

@@ -219,13 +219,13 @@ fn orderings(scenario: &str, page: &str, metrics: &[&str]) -> Orderings {
 
 #[test]
 fn incast_orders_its_variants_as_the_lab_does() {
-    for series in [INCAST_BEFORE, &page("pvtcp-fig13-incast")] {
+    for (series, open) in [(INCAST_BEFORE, 0), (&page("pvtcp-fig13-incast"), 1)] {
         let found = orderings(
             "pvtcp/fig13-incast",
             series,
             &["goodput_mbit", "timeouts_per_s", "needless_per_s", "block_p99_ms"],
         );
-        assert!(found.same > 90 && found.wrong.is_empty(), "{found:#?}");
+        assert!(found.same > 90 && found.open == open && found.wrong.is_empty(), "{found:#?}");
         assert!(found.near() > 0.6, "{:?}", found.factors);
     }
 }
