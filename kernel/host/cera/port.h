@@ -77,30 +77,15 @@ static __always_inline bool cera_flow_is_full(const struct ek_flow *f, u32 end)
 	       cera_is_full((s32)(f->cera_end - end), f->cera_limit_bytes);
 }
 
-/* Does vFlood hold what a flow sends? */
-static __always_inline bool cera_flow_is_held(const struct context *c,
-					      const struct ek_flow *f)
-{
-	return f->vflood_owner && c->port->vflood.mode == EK_MODE_ENFORCE;
-}
-
-/*
- * Data up to @end leaves the VM. A flow that vFlood holds is silent for as long as its
- * data waits here. A window for that time would let more wait, and the next silence last
- * longer. So its silence begins when the VM has room: only the VM's own part counts.
- */
-static __always_inline void cera_pause_note(const struct context *c,
-					    struct ek_cera_port *s,
+/* Data up to @end leaves the VM. */
+static __always_inline void cera_pause_note(struct ek_cera_port *s,
 					    const struct ek_flow *f, u32 end)
 {
 	bool full = cera_flow_is_full(f, end);
 
-	if (!full && !s->pause.since_us)
-		return;
-	if (cera_flow_is_held(c, f))
-		s->pause.since_us = s->pause.room_us;
 	/* The context's clock is a coarse one. */
-	cera_pause_data(&s->pause, bpf_ktime_get_ns() / 1000, full);
+	if (full || s->pause.since_us)
+		cera_pause_data(&s->pause, bpf_ktime_get_ns() / 1000, full);
 }
 
 /* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
@@ -132,7 +117,7 @@ static __always_inline void cera_from_vm(const struct __sk_buff *skb,
 	if (skb->gso_size)
 		f->flags |= EK_FLOW_LARGE;
 	cera_count(&s->meter, &f->cera_stamp, cera_wire_bytes(skb, header_bytes));
-	cera_pause_note(c, s, f, c->packet->seq + c->packet->payload_bytes);
+	cera_pause_note(s, f, c->packet->seq + c->packet->payload_bytes);
 	if (c->packet->flags & PACKET_FIN)
 		cera_ended(&s->meter, &f->cera_stamp);
 }

@@ -3,8 +3,7 @@
 use std::mem::offset_of;
 use std::time::Duration;
 
-use evenkeel_agent::datapath::{Limit, intf};
-use evenkeel_algo::cera::Seen;
+use evenkeel_agent::datapath::intf;
 use evenkeel_algo::frames::Segment;
 use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -181,42 +180,6 @@ fn a_flows_time_does_not_go_back() {
     assert_eq!(managed.send(1), NEXT);
     let state = managed.state();
     assert_eq!((state.clock_ns, state.flow.sent_us), (later_ns, later_ns / 1000));
-}
-
-/// CERA's window would grow by what the host holds of it, and the next silence last longer.
-#[test]
-fn of_a_held_flows_silence_only_the_vms_own_part_is_a_pause() {
-    const SILENT: Duration = Duration::from_millis(20);
-    let mut managed = Managed::without_connections();
-    let ports = MapHandle::from_pinned_path(managed.place.pins().join("ports")).unwrap();
-    let mode = offset_of!(intf::ek_port, cera) + offset_of!(intf::ek_cera_settings, mode);
-    patch(&ports, managed.place.pa, &[(mode, &intf::EK_MODE_ENFORCE.to_ne_bytes())]);
-    managed.connect();
-    assert!(managed.is_managed());
-    let mut shares = managed.place.datapath.shares().unwrap();
-    let slot = managed.place.datapath.slot_of(managed.place.pa).unwrap().unwrap();
-    managed.send(0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: u64::MAX });
-    // The window of the last turn is used up, and nothing tells of room: the host has the VM's data.
-    managed.acknowledge(MSS, 8000);
-    for segment in 1..5 {
-        managed.send(segment);
-    }
-    std::thread::sleep(SILENT);
-    managed.send(5);
-    assert_eq!(shares.get(slot).unwrap().take_pauses(), Seen { is_full: true, ..Seen::default() });
-    // It has room, and is silent.
-    let mut pauses = (6..30).map(|segment| {
-        std::thread::sleep(SILENT);
-        managed.acknowledge(segment * MSS, 8000);
-        std::thread::sleep(SILENT);
-        for sent in [segment, segment + 2] {
-            managed.send(sent);
-        }
-        shares.get(slot).unwrap().take_pauses()
-    });
-    let seen = pauses.find(|seen| seen.vm_pause_us > 0).unwrap();
-    assert!(seen.pause_us == seen.vm_pause_us && seen.vm_pause_us >= SILENT.as_micros() as u32, "{seen:?}");
 }
 
 #[test]
