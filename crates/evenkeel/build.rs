@@ -23,17 +23,19 @@ const SHARED: &[&str] = &[
 ];
 const OF_SIM: &[&str] = &["crates/sim/src"];
 const OF_LAB: &[&str] = &["kernel/lab", "crates/lab/src"];
-/// What a lab's run has besides where PVTCP acts, and where another mechanism does.
+/// What a lab's run has besides where PVTCP acts, where another mechanism does, and where that is CERA.
 const OF_PVTCP: &[&str] = &["kernel/guest/pvtcp"];
 const OF_AGENTS: &[&str] = &[
     "crates/agent/src",
-    "kernel/guest/cera",
     "kernel/guest/intf.h",
     "kernel/guest/kernel.h",
     "kernel/guest/socket.h",
     "kernel/guest/vflood",
     "kernel/host",
 ];
+/// CERA alone runs this. The other mechanisms of a host share code with each other, and are one part.
+const OF_CERA: &[&str] =
+    &["crates/agent/src/datapath/cera.rs", "crates/agent/src/host/cera", "kernel/guest/cera", "kernel/host/cera"];
 /// What goes into the program, whatever it decides, as git takes it.
 const PROGRAM: &[&str] = &[
     "algo",
@@ -53,9 +55,10 @@ fn main() {
     // Of crates/python, too.
     println!("cargo::rerun-if-changed={}", top.join("crates/evenkeel/build.rs").display());
     let engines = [("SIM", [SHARED, OF_SIM].concat()), ("LAB", [SHARED, OF_LAB].concat())];
-    let parts = [("PVTCP", OF_PVTCP.to_vec()), ("AGENTS", OF_AGENTS.to_vec())];
+    let parts = [("PVTCP", OF_PVTCP.to_vec()), ("AGENTS", OF_AGENTS.to_vec()), ("CERA", OF_CERA.to_vec())];
     for (name, paths) in engines.into_iter().chain(parts) {
-        println!("cargo::rustc-env=EVENKEEL_CODE_{name}={}", digest(&top, &paths));
+        let others: &[&str] = if name == "AGENTS" { OF_CERA } else { &[] };
+        println!("cargo::rustc-env=EVENKEEL_CODE_{name}={}", digest(&top, &paths, others));
     }
     let git = Git::of(&top);
     let commit = git.as_ref().and_then(|git| git.says(&["rev-parse", "HEAD"])).unwrap_or_default();
@@ -68,13 +71,14 @@ fn main() {
     }
 }
 
-/// The digest of all files below these paths, in the order of their names.
-fn digest(top: &Path, paths: &[&str]) -> String {
+/// The digest of all files below these paths but not below the others, in the order of their names.
+fn digest(top: &Path, paths: &[&str], others: &[&str]) -> String {
     let mut files = Vec::new();
     for path in paths {
         println!("cargo::rerun-if-changed={}", top.join(path).display());
         collect(&top.join(path), &mut files);
     }
+    files.retain(|file| !others.iter().any(|other| file.starts_with(top.join(other))));
     files.sort();
     let mut digest = Sha256::new();
     for file in files {

@@ -11,6 +11,7 @@ const SIM: &str = env!("EVENKEEL_CODE_SIM");
 const LAB: &str = env!("EVENKEEL_CODE_LAB");
 const PVTCP: &str = env!("EVENKEEL_CODE_PVTCP");
 const AGENTS: &str = env!("EVENKEEL_CODE_AGENTS");
+const CERA: &str = env!("EVENKEEL_CODE_CERA");
 
 /// This program, and the code with which it runs a scenario: in the lab the engine's, and that of mechanisms that act.
 ///
@@ -21,8 +22,9 @@ pub fn running(engine: Engine, loaded: &LoadedScenario) -> Result<Program, Scena
         Engine::Sim => vec![SIM],
         Engine::Lab => {
             let acting = fingerprint::acting(loaded)?;
-            let acts = |is_pvtcp: bool| acting.iter().any(|name| (*name == "pvtcp") == is_pvtcp);
-            let parts = [(true, LAB), (acts(true), PVTCP), (acts(false), AGENTS)];
+            let has_agents = acting.iter().any(|name| *name != "pvtcp");
+            let parts =
+                [(true, LAB), (acting.contains("pvtcp"), PVTCP), (has_agents, AGENTS), (acting.contains("cera"), CERA)];
             parts.into_iter().filter_map(|(is_in, part)| is_in.then_some(part)).collect()
         }
     };
@@ -45,7 +47,7 @@ fn with(parts: &[&str]) -> Program {
 
 /// The digests that results are current with.
 pub fn codes() -> Codes {
-    Codes { lab: with(&[LAB, PVTCP, AGENTS]).code, sim: simulating().code }
+    Codes { lab: with(&[LAB, PVTCP, AGENTS, CERA]).code, sim: simulating().code }
 }
 
 /// What `evenkeel --version` says: `0.1.0 (commit 18b6d2d01a2c)`.

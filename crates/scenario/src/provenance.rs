@@ -13,7 +13,7 @@ pub struct Program {
     pub clean: Option<bool>,
     /// Digests of the sources that decide what a run of this engine gives, separated by
     /// [`BETWEEN_PARTS`](Self::BETWEEN_PARTS): the engine's with the mechanisms' algorithms and metrics; in the lab
-    /// also that of PVTCP's module and that of the agents with their programs, where they act.
+    /// also that of PVTCP's module, of the agents with their programs, and of CERA's part of these, where they act.
     pub code: String,
 }
 
