@@ -24,6 +24,8 @@ const FLOWS: usize = 6;
 const PLAIN_BYTES: u64 = 60_000;
 /// More than CERA leaves a flow.
 const LIMITED_BYTES: u64 = 40_000;
+/// An agent that is late by this much limits all the same.
+const LATE: Duration = Duration::from_secs(2);
 
 fn tc(arguments: &str) {
     let output = Command::new("tc").args(arguments.split_whitespace()).output().unwrap();
@@ -157,6 +159,17 @@ fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_o
         assert!(metrics.contains(&format!("evenkeel_host_{name}")), "{name}: {metrics}");
     }
 
+    // Late by less than limits hold for: they stay. Stuck for longer: they end, and come back with it.
+    host.signal(Signal::SIGSTOP);
+    let stopped = Instant::now();
+    while stopped.elapsed() < LATE {
+        let widest = vms.each_ref().map(widest_window);
+        // A machine that was itself late has shown nothing.
+        assert!(widest.iter().all(|window| *window < LIMITED_BYTES) || stopped.elapsed() >= LATE, "{widest:?}");
+    }
+    wait_until("plain TCP", || widest_window(&vms[0]) > PLAIN_BYTES);
+    host.signal(Signal::SIGCONT);
+    wait_until("limits", || fits(&vms[0]) && fits(&vms[1]));
     // Killed: limits end by themselves, while the datapath stays.
     host.signal(Signal::SIGKILL);
     host.ended();
