@@ -8,10 +8,8 @@ use std::{env, fs};
 
 use sha2::{Digest, Sha256};
 
-/// What both engines have: the mechanisms, what is drawn and placed, and how measurements become metrics.
+/// What both engines have: what is drawn and placed, and how measurements become metrics.
 const SHARED: &[&str] = &[
-    "algo",
-    "crates/algo/src",
     "crates/scenario/data",
     "crates/scenario/src/arrivals.rs",
     "crates/scenario/src/metric",
@@ -21,21 +19,38 @@ const SHARED: &[&str] = &[
     "crates/scenario/src/slices.rs",
     "crates/scenario/src/sweep.rs",
 ];
-const OF_SIM: &[&str] = &["crates/sim/src"];
+/// The simulator has all mechanisms.
+const OF_SIM: &[&str] = &["algo", "crates/algo/src", "crates/sim/src"];
 const OF_LAB: &[&str] = &["kernel/lab", "crates/lab/src"];
-/// What a lab's run has besides where PVTCP acts, where another mechanism does, and where that is CERA.
-const OF_PVTCP: &[&str] = &["kernel/guest/pvtcp"];
+/// What a lab's run has besides where PVTCP acts, and where another mechanism does.
+const OF_PVTCP: &[&str] = &["algo/base/types.h", "algo/pvtcp", "kernel/guest/pvtcp"];
 const OF_AGENTS: &[&str] = &[
+    "algo",
     "crates/agent/src",
+    "crates/algo/src",
     "kernel/guest/intf.h",
     "kernel/guest/kernel.h",
     "kernel/guest/socket.h",
-    "kernel/guest/vflood",
     "kernel/host",
 ];
-/// CERA alone runs this. The other mechanisms of a host share code with each other, and are one part.
-const OF_CERA: &[&str] =
-    &["crates/agent/src/datapath/cera.rs", "crates/agent/src/host/cera", "kernel/guest/cera", "kernel/host/cera"];
+/// What only CERA runs, and what only vFlood does. The others of a host share code with each other, and are one part.
+const OF_CERA: &[&str] = &[
+    "algo/cera",
+    "crates/agent/src/datapath/cera.rs",
+    "crates/agent/src/host/cera",
+    "crates/algo/src/cera",
+    "crates/algo/src/cera.rs",
+    "kernel/guest/cera",
+    "kernel/host/cera",
+];
+const OF_VFLOOD: &[&str] = &[
+    "algo/vflood",
+    "crates/agent/src/datapath/vflood",
+    "crates/agent/src/host/vflood",
+    "crates/algo/src/vflood.rs",
+    "kernel/guest/vflood",
+    "kernel/host/vflood",
+];
 /// What goes into the program, whatever it decides, as git takes it.
 const PROGRAM: &[&str] = &[
     "algo",
@@ -54,11 +69,16 @@ fn main() {
     let top = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     // Of crates/python, too.
     println!("cargo::rerun-if-changed={}", top.join("crates/evenkeel/build.rs").display());
-    let engines = [("SIM", [SHARED, OF_SIM].concat()), ("LAB", [SHARED, OF_LAB].concat())];
-    let parts = [("PVTCP", OF_PVTCP.to_vec()), ("AGENTS", OF_AGENTS.to_vec()), ("CERA", OF_CERA.to_vec())];
-    for (name, paths) in engines.into_iter().chain(parts) {
-        let others: &[&str] = if name == "AGENTS" { OF_CERA } else { &[] };
-        println!("cargo::rustc-env=EVENKEEL_CODE_{name}={}", digest(&top, &paths, others));
+    let alone = [OF_CERA, OF_VFLOOD, &["algo/pvtcp"]].concat();
+    for (name, paths, others) in [
+        ("SIM", [SHARED, OF_SIM].concat(), vec![]),
+        ("LAB", [SHARED, OF_LAB].concat(), vec![]),
+        ("PVTCP", OF_PVTCP.to_vec(), vec![]),
+        ("AGENTS", OF_AGENTS.to_vec(), alone),
+        ("CERA", OF_CERA.to_vec(), vec![]),
+        ("VFLOOD", OF_VFLOOD.to_vec(), vec![]),
+    ] {
+        println!("cargo::rustc-env=EVENKEEL_CODE_{name}={}", digest(&top, &paths, &others));
     }
     let git = Git::of(&top);
     let commit = git.as_ref().and_then(|git| git.says(&["rev-parse", "HEAD"])).unwrap_or_default();

@@ -12,6 +12,7 @@ const LAB: &str = env!("EVENKEEL_CODE_LAB");
 const PVTCP: &str = env!("EVENKEEL_CODE_PVTCP");
 const AGENTS: &str = env!("EVENKEEL_CODE_AGENTS");
 const CERA: &str = env!("EVENKEEL_CODE_CERA");
+const VFLOOD: &str = env!("EVENKEEL_CODE_VFLOOD");
 
 /// This program, and the code with which it runs a scenario: in the lab the engine's, and that of mechanisms that act.
 ///
@@ -23,8 +24,14 @@ pub fn running(engine: Engine, loaded: &LoadedScenario) -> Result<Program, Scena
         Engine::Lab => {
             let acting = fingerprint::acting(loaded)?;
             let has_agents = acting.iter().any(|name| *name != "pvtcp");
-            let parts =
-                [(true, LAB), (acting.contains("pvtcp"), PVTCP), (has_agents, AGENTS), (acting.contains("cera"), CERA)];
+            let acts = |name: &str| acting.contains(name);
+            let parts = [
+                (true, LAB),
+                (acts("pvtcp"), PVTCP),
+                (has_agents, AGENTS),
+                (acts("cera"), CERA),
+                (acts("vflood"), VFLOOD),
+            ];
             parts.into_iter().filter_map(|(is_in, part)| is_in.then_some(part)).collect()
         }
     };
@@ -47,7 +54,7 @@ fn with(parts: &[&str]) -> Program {
 
 /// The digests that results are current with.
 pub fn codes() -> Codes {
-    Codes { lab: with(&[LAB, PVTCP, AGENTS, CERA]).code, sim: simulating().code }
+    Codes { lab: with(&[LAB, PVTCP, AGENTS, CERA, VFLOOD]).code, sim: simulating().code }
 }
 
 /// What `evenkeel --version` says: `0.1.0 (commit 18b6d2d01a2c)`.
