@@ -152,6 +152,7 @@ struct vflood_flow {
 	u32 unproven_segments; /* sent again since, and not reported to have come twice */
 	u32 round_end; /* a round trip ends when this is acknowledged */
 	u32 mss; /* payload of a full segment */
+	u32 acked_bytes; /* of a segment that is not acknowledged as a whole */
 	u32 held_segments; /* Q_i */
 	u32 promised_segments;
 	u32 dup_acks; /* segments that duplicate ACKs tell of */

@@ -204,9 +204,23 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 	return VFLOOD_HOLD;
 }
 
+/*
+ * Segments by which an ACK makes the window grow. A segment that is acknowledged in parts
+ * counts once, or a receiver could make the window as large as it likes (RFC 3465 §1). A
+ * short one counts when nothing else is out.
+ */
+static inline u32 vflood_whole_segments(struct vflood_flow *f, u32 ack)
+{
+	u32 bytes = f->acked_bytes + (ack - f->snd_una);
+
+	f->acked_bytes = ack == f->snd_nxt ? 0 : bytes % f->mss;
+	return ack == f->snd_nxt ? vflood_segments(f, bytes) : bytes / f->mss;
+}
+
 static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 {
 	u32 segments = vflood_segments(f, ack - f->snd_una);
+	u32 whole = vflood_whole_segments(f, ack);
 	u32 out = vflood_out_segments(f);
 	u32 cwnd = f->congestion.window.cwnd;
 	bool slow_start = reno_in_slow_start(&f->congestion.window);
@@ -235,6 +249,8 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 		known = segments < f->dup_acks ? segments : f->dup_acks;
 		segments -= known;
 		f->dup_acks -= known;
+		if (whole > segments)
+			whole = segments;
 		/* Fast recovery keeps the window; after a timeout slow start goes on. */
 		limited = f->flags & VFLOOD_TIMED_OUT && segments;
 		if (!seq_before(ack, f->recover))
@@ -250,7 +266,7 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 			.round_over = round_over,
 		};
 
-		congestion_acked(&f->congestion, segments, &path);
+		congestion_acked(&f->congestion, whole, &path);
 	}
 	if (2 * segments > f->burst_segments)
 		f->burst_segments = 2 * segments;

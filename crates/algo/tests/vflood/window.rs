@@ -129,6 +129,24 @@ fn an_ack_for_what_was_never_sent_means_nothing() {
     assert_eq!((c.flow.snd_una(), c.flow.snd_nxt()), (before.snd_una(), before.snd_nxt()));
 }
 
+/// RFC 3465 §1: a receiver that acknowledges octet by octet.
+#[test]
+fn a_thousand_acks_for_a_segment_are_worth_one() {
+    let (host, mut vm, mut flow) = with_out(40);
+    let acked = |bytes: u32| vflood::Ack { number: 8 + bytes, window: 64_000, is_pure: true, ..Default::default() };
+    for bytes in 1..=MSS {
+        assert_eq!(flow.cwnd(), 40);
+        flow.acked(&host, &acked(bytes), 400);
+    }
+    assert_eq!(flow.cwnd(), 41);
+    // A short segment is one if it is the last that is out.
+    assert_eq!(flow.data(&mut vm, &host, 8 + 40 * MSS, MSS / 2, 500), Verdict::Pass);
+    flow.acked(&host, &acked(2 * MSS + MSS / 2), 600);
+    assert_eq!(flow.cwnd(), 42);
+    flow.acked(&host, &acked(40 * MSS + MSS / 2), 700);
+    assert_eq!(flow.cwnd(), 42 + 38 + 1, "half of the third segment, 37 more and the short one");
+}
+
 #[test]
 fn bare_acks_stay_inside_the_receivers_window_and_held_ones_go_ahead() {
     let mut world = flooded(RENO);
@@ -190,6 +208,21 @@ fn data_of_the_other_end_that_acknowledges_nothing_new_tells_nothing() {
 }
 
 proptest! {
+    #[test]
+    fn a_segment_that_is_acknowledged_in_parts_lets_the_window_grow_once(
+        out in 1u32..60,
+        parts in proptest::collection::vec(1..3 * MSS, 1..100),
+    ) {
+        let (host, _, mut flow) = with_out(out);
+        let mut acked = 0;
+        for part in parts {
+            acked = (acked + part).min(out * MSS);
+            let number = 8 + acked;
+            flow.acked(&host, &vflood::Ack { number, window: 64_000, is_pure: true, ..Default::default() }, 400);
+            prop_assert!(flow.cwnd() <= out + acked / MSS, "{} of {out} and {acked} bytes", flow.cwnd());
+        }
+    }
+
     #[test]
     fn whoever_asks_is_told_what_becomes_of_the_first_packet(
         out in 1u32..60,
