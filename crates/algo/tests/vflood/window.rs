@@ -129,7 +129,7 @@ fn an_ack_for_what_was_never_sent_means_nothing() {
     assert_eq!((c.flow.snd_una(), c.flow.snd_nxt()), (before.snd_una(), before.snd_nxt()));
 }
 
-/// RFC 3465 §1: a receiver that acknowledges octet by octet.
+/// ACK division (RFC 5681 §3.1): a receiver that acknowledges octet by octet.
 #[test]
 fn a_thousand_acks_for_a_segment_are_worth_one() {
     let (host, mut vm, mut flow) = with_out(40);
