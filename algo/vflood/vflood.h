@@ -206,8 +206,8 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 
 /*
  * Segments by which an ACK makes the window grow. A segment that is acknowledged in parts
- * counts once, or a receiver could make the window as large as it likes (RFC 5681 §3.1). A
- * short one counts when nothing else is out.
+ * counts once: else a receiver could make the window as large as it likes (RFC 5681
+ * §3.1). A short one counts when nothing else is out.
  */
 static inline u32 vflood_whole_segments(struct vflood_flow *f, u32 ack)
 {
