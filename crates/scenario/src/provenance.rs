@@ -12,8 +12,9 @@ pub struct Program {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean: Option<bool>,
     /// Digests of the sources that decide what a run of this engine gives, separated by
-    /// [`BETWEEN_PARTS`](Self::BETWEEN_PARTS): the engine's with the mechanisms' algorithms and metrics; in the lab
-    /// also that of PVTCP's module, of the agents with their programs, and of CERA's part of these, where they act.
+    /// [`BETWEEN_PARTS`](Self::BETWEEN_PARTS): the engine's with metrics and, in the simulator, all mechanisms;
+    /// in the lab also those of PVTCP's module, the agents with their programs, and CERA's and vFlood's parts of these,
+    /// where they act.
     pub code: String,
 }
 

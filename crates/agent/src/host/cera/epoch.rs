@@ -9,9 +9,9 @@ use crate::datapath::{Limit, Shares};
 
 /// d before there was a handshake.
 const UNKNOWN_RTT_US: u32 = 1000;
-/// How long a limit holds after it was written. An agent that waits for its core may be late by this much, and one that
-/// has died is back before; limits end then if it is not. Without a limit a VM with vFlood hands over whatever its
-/// peers' windows allow, and that waits on the host.
+/// How long a limit holds after it was written. An agent that waits for its core may be late by this much; if it is
+/// dead, limits end then. Without a limit a VM with vFlood hands over whatever its peers' windows allow, and that waits
+/// on the host.
 const HOLD_NS: u64 = 3_000_000_000;
 /// The same in epochs, for epochs so long that this is more.
 const HOLD_EPOCHS: u64 = 4;
