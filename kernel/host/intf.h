@@ -50,7 +50,7 @@
 #include "algo/base/window.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 18
+#define EK_INTF_VERSION 19
 
 #define EK_MAX_PORTS 4096
 #define EK_ELSEWHERE (1u << 31) /* the number is of another network namespace */
@@ -517,6 +517,8 @@ enum ek_counter {
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNT_VFLOOD_FLOWS, /* Flows that vFlood manages or observes */
 	EK_COUNT_VFLOOD_NO_PLACE, /* Flows that vFlood, or their port, had no place for */
+	EK_COUNT_VFLOOD_NATIVE_ECN, /* Flows that vFlood leaves alone: their guests use
+				       ECN */
 	EK_COUNT_VFLOOD_HELD, /* Segments of the VM that were held */
 	EK_COUNT_VFLOOD_HELD_US, /* How long all of them together were held, in
 				    microseconds */

@@ -182,6 +182,22 @@ fn it_rests_where_the_vm_has_its_core_and_acts_where_it_waits() {
     assert_eq!(held(crowded, ", off_core_percent = 100"), (false, 60));
 }
 
+/// Echoes of marks are for a sender's window. The host's does not heed them, so it is not to be in the VM's place.
+#[test]
+fn guests_with_ecn_are_as_without_it() {
+    let marks = "topology = \"dumbbell\"\nedge_rate_mbit = 10000\n[network.queue]\ndiscipline = \"red\"\n\
+                 ecn_threshold_segments = 20";
+    let again = "kind = \"transfers\"\nbytes = 3000000\ntransfers = 20\npause_ms = 100";
+    let record = |vflood: &str| {
+        let sender = format!("tcp = {{ ecn = \"on\" }}\nvflood = {{ {vflood} }}");
+        simulate_for(3000, marks, &sender, "hypervisor = false\ntcp = { ecn = \"on\" }", again)
+    };
+    let (off, left) = (record(""), record("mode = \"enforce\", off_core_percent = 0"));
+    assert!(off.metrics["ecn_marks"] > 0.0);
+    assert_eq!((&off.flows, off.metrics["ecn_marks"]), (&left.flows, left.metrics["ecn_marks"]));
+    assert_eq!((sum(&left, "VfloodNativeEcn"), sum(&left, "VfloodHeld")), (20, 0));
+}
+
 /// The VM's own TCP is as it is without vFlood, slow start and all: on connections that begin with the run, too.
 #[test]
 fn where_it_rests_a_vm_is_as_without_it() {

@@ -85,7 +85,12 @@ vflood_send_order(struct __sk_buff *skb, const struct context *c, struct vflood_
 	vflood_order_write(skb, &o);
 }
 
-/* The SYN-ACK has passed: both ends have said what is needed to manage the flow. */
+/*
+ * The SYN-ACK has passed: both ends have said what is needed to manage the flow.
+ *
+ * Echoes of marks are for the VM's window and not for the host's, and a sender has to
+ * heed them (RFC 3168 §6.1.2): such flows are left alone.
+ */
 static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 					bool synack_from_vm)
 {
@@ -102,6 +107,10 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	/* Sent again. */
 	if (vflood_flow_of(c, f))
 		return;
+	if (f->flags & EK_FLOW_NATIVE_ECN) {
+		count(c->count, EK_COUNT_VFLOOD_NATIVE_ECN, 1);
+		return;
+	}
 	e = vflood_flow_claim(c->key, c->port->slot, &index);
 	if (!e) {
 		count(c->count, EK_COUNT_VFLOOD_NO_PLACE, 1);

@@ -66,6 +66,7 @@ pub struct Vflood {
     direct: u64,
     split: u64,
     passed_over: u64,
+    native_ecn: u64,
     grants: u64,
     losses: u64,
     no_buffer: u64,
@@ -109,6 +110,7 @@ impl Vflood {
             direct: 0,
             split: 0,
             passed_over: 0,
+            native_ecn: 0,
             grants: 0,
             losses: 0,
             no_buffer: 0,
@@ -136,9 +138,11 @@ impl Vflood {
     }
 
     /// A SYN-ACK passes in either direction: the connection begins, or is left alone from here on.
-    fn open(&mut self, now: Instant, end: ConnId) {
-        if self.rests() {
-            self.passed_over += 1;
+    fn open(&mut self, now: Instant, end: ConnId, synack: &Segment) {
+        let (passed_over, has_ecn) = (self.rests(), synack.flags.has(Flags::ECE));
+        self.passed_over += u64::from(passed_over);
+        self.native_ecn += u64::from(has_ecn && !passed_over);
+        if passed_over || has_ecn {
             self.on_close(now, end);
         }
     }
@@ -446,7 +450,7 @@ impl Shim for Vflood {
                     flow.permit_sack();
                 }
                 if ack {
-                    self.open(now, end);
+                    self.open(now, end, &segment);
                     self.with(now, end, |flow, vm, host| flow.flow.grant(vm, host));
                 }
             }
@@ -495,7 +499,7 @@ impl Shim for Vflood {
                 }
             });
             if segment.flags.has(Flags::ACK) {
-                self.open(now, end);
+                self.open(now, end, &segment);
             }
             return Verdict::Pass;
         }
@@ -516,6 +520,7 @@ impl Shim for Vflood {
             ("VfloodDirect", self.direct),
             ("VfloodSplit", self.split),
             ("VfloodPassedOver", self.passed_over),
+            ("VfloodNativeEcn", self.native_ecn),
             ("VfloodLowRttSegmentUs", self.low_rtt.segment_us),
             ("VfloodHighRttSegmentUs", self.high_rtt.segment_us),
             ("VfloodGrants", self.grants),

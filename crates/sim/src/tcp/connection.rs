@@ -326,6 +326,10 @@ impl Connection {
         self.sack &= segment.flags.has(Flags::SACK_PERMITTED);
         self.timestamps &= segment.ts_val != 0;
         self.ecn &= ecn;
+        // vFlood's host leaves such connections alone.
+        if self.ecn {
+            self.be_plain(env.config);
+        }
         self.scale_out = segment.window_scale.min(14);
         self.scale_in = env.config.window_scale.min(14);
         self.rcv.begin(initial(segment.seq) + 1);

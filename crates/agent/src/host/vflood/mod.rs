@@ -243,13 +243,19 @@ impl Mechanism for Wing {
 
     fn explain(
         &self,
-        _port: &Port,
+        port: &Port,
         asked: Asked<'_>,
         tools: &Tools<'_>,
         shown: &mut ExplainedFlow,
     ) -> Result<(), HostError> {
         shown.vflood = tools.datapath.vflood(asked.entry)?.map(|entry| VfloodFlow::of(&entry));
-        shown.words.extend(shown.vflood.filter(|_| asked.in_words).map(|vflood| vflood.explain()));
+        if !asked.in_words {
+            return Ok(());
+        }
+        shown.words.extend(shown.vflood.map(|vflood| vflood.explain()));
+        if port.settings.vflood.mode != Mode::Off && asked.entry.flags & intf::EK_FLOW_NATIVE_ECN != 0 {
+            shown.words.push(report::NATIVE_ECN.to_owned());
+        }
         Ok(())
     }
 }

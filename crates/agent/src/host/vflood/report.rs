@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::datapath::intf;
 
+/// Why a connection whose guests have ECN of their own is left alone.
+pub(super) const NATIVE_ECN: &str =
+    "vFlood leaves it alone: its guests use ECN, and the echoes of marks are for the VM's own window.";
+
 /// vFlood on a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VfloodPort {
