@@ -8,6 +8,24 @@
 #include "flow.h"
 
 /**
+ * vflood_token() - what the host writes into the first packets of a connection that it
+ * holds
+ * @session: of the agents' channel, which nobody else knows
+ *
+ * It stands in the urgent pointer, which says nothing without URG (RFC 9293 §3.1). A
+ * guest floods no connection that has begun without it: it goes by another card or
+ * through a tunnel, or its headers are others' to write, and nobody holds it.
+ *
+ * Return: not 0, which all others have there.
+ */
+static inline u16 vflood_token(u32 session)
+{
+	u16 token = (u16)(session ^ session >> 16);
+
+	return token ? token : 1;
+}
+
+/**
  * vflood_guest_held() - what the host still holds, as far as the guest can tell
  * @out: segments sent and not acknowledged, what is held among them
  * @sacked: those of them that have arrived out of order

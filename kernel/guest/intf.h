@@ -9,6 +9,7 @@
  *   share       array[1]   struct ek_guest_share, written by the agent before a pass of
  *                          CERA's client, and by the pass
  *   counters    per-CPU    struct ek_guest_counters
+ *   held        cookies    u32: the epoch in which a connection that the host holds began
  *   limited     sockets    struct ek_guest_limited, of those whose window was lowered
  */
 #ifndef EVENKEEL_GUEST_INTF_H
@@ -17,9 +18,10 @@
 #include "algo/congestion/congestion.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_GUEST_VERSION 3
+#define EK_GUEST_VERSION 4
 
 #define EK_GUEST_MAX_LIMITED 16384
+#define EK_GUEST_MAX_HELD 16384
 
 enum ek_guest_mode {
 	EK_GUEST_OFF,
@@ -79,6 +81,8 @@ struct ek_guest_limited {
 /* Each with its help text on its line. */
 enum ek_guest_count {
 	EK_GUEST_COUNT_CONNECTIONS, /* Connections that took vFlood's algorithm */
+	EK_GUEST_COUNT_UNHELD, /* Those of them that stay plain: the host does not hold
+				  them */
 	EK_GUEST_COUNT_FLOODS, /* Times that one began to flood, or would have */
 	EK_GUEST_COUNT_HANDOVERS, /* Floods that ended at a sign of loss */
 	EK_GUEST_COUNT_RETRACTS, /* Floods that ended because nobody attested */

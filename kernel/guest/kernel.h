@@ -44,6 +44,10 @@ struct in6_addr {
 	} in6_u;
 };
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
@@ -52,6 +56,7 @@ struct sock_common {
 	volatile u8 skc_state;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 
 struct sock {
@@ -98,6 +103,11 @@ struct tcp_sock {
 	u32 write_seq;
 	u32 snd_nxt;
 	u8 is_cwnd_limited : 1;
+};
+
+struct sk_buff {
+	u16 transport_header;
+	unsigned char *head;
 };
 
 struct ack_sample {

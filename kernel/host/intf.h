@@ -147,6 +147,7 @@ struct ek_vflood_settings {
 	u32 free_slots; /* of a tap's queue when it reads them, 0: nobody can look at
 			    that */
 	u32 passes_over; /* 1: connections that begin are not managed */
+	u32 token; /* vflood_token() of the VM's channel, 0: there is none */
 };
 
 /* ProBoSCIS on a port. */

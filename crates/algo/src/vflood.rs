@@ -503,3 +503,10 @@ pub fn guest_packet(is_flooding: bool, shadow: u32) -> u32 {
     // SAFETY: the C code takes and gives numbers.
     unsafe { sys::vflood_guest_packet(is_flooding, shadow) }
 }
+
+/// What the host writes into the first packets of a connection that it holds; never 0. `session`: of the agents'
+/// channel.
+pub fn token(session: u32) -> u16 {
+    // SAFETY: plain arithmetic.
+    unsafe { sys::vflood_token(session) }
+}

@@ -5,8 +5,13 @@
  * background, by the same Reno or CUBIC that the host runs, and takes over at the first
  * sign of a loss until it is repaired, or as soon as nobody attests any more. The
  * attestation is a time in a map, so it ends by itself.
+ *
+ * It is about a port, and connections may not pass there, or not be held: so each one
+ * needs the host's token, too.
  */
 #include "../socket.h"
+
+#include <bpf/bpf_endian.h>
 
 #include "algo/vflood/vflood.h"
 
@@ -19,6 +24,18 @@ struct {
 	__type(value, struct ek_guest_control);
 } control SEC(".maps");
 
+/* By a socket's cookie, which no other ever has. Not socket storage: 7.2 refuses to make
+ * it where handshakes end. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, EK_GUEST_MAX_HELD);
+	__type(key, u64);
+	__type(value, u32);
+} held SEC(".maps");
+
+/* Where TCP's header has the urgent pointer. */
+#define URGENT_OFFSET 18
+
 /* A connection, in the 104 bytes that the kernel has for it. */
 struct guest_flow {
 	struct congestion shadow; /* cong_win_vm' */
@@ -26,7 +43,7 @@ struct guest_flow {
 	u32 before_cwnd; /* shadow window before the last loss */
 	u32 before_ssthresh;
 	u32 set; /* the window that was set last */
-	u32 epoch; /* that of the agent's control when it began */
+	u32 epoch; /* that of the agent's control when it began, 0: nobody holds it */
 	u32 round_end; /* a round trip ends when this is acknowledged */
 	u16 initial;
 	u8 state; /* enum tcp_ca_state */
@@ -90,7 +107,7 @@ static __always_inline void settle(struct tcp_sock *tp, struct guest_flow *f)
 {
 	u32 zero = 0;
 	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
-	bool is_online = c && c->mode && c->epoch == f->epoch &&
+	bool is_online = c && c->mode && f->epoch && c->epoch == f->epoch &&
 			 bpf_ktime_get_ns() < c->attested_until_ns;
 	bool is_loss = is_repairing(tp, f);
 	bool floods = is_online && !is_loss;
@@ -114,6 +131,31 @@ static __always_inline void settle(struct tcp_sock *tp, struct guest_flow *f)
 	f->set = cwnd;
 }
 
+/*
+ * A handshake ends with @skb. The host's token in it says that the host holds this
+ * connection, whatever its congestion control is or becomes.
+ */
+SEC("fentry/tcp_init_transfer")
+int BPF_PROG(connection_begins, struct sock *sk, int op, struct sk_buff *skb)
+{
+	u32 zero = 0;
+	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
+	__be16 urgent = 0;
+	u64 cookie;
+	u32 epoch;
+
+	if (!c || !c->epoch || !skb)
+		return 0;
+	if (bpf_probe_read_kernel(&urgent, sizeof(urgent),
+				  skb->head + skb->transport_header + URGENT_OFFSET) ||
+	    bpf_ntohs(urgent) != vflood_token(c->host))
+		return 0;
+	cookie = bpf_get_socket_cookie(sk);
+	epoch = c->epoch;
+	bpf_map_update_elem(&held, &cookie, &epoch, BPF_ANY);
+	return 0;
+}
+
 SEC("struct_ops")
 void BPF_PROG(flood_init, struct sock *sk)
 {
@@ -121,6 +163,8 @@ void BPF_PROG(flood_init, struct sock *sk)
 	struct guest_flow *f = flow_of(sk);
 	u32 zero = 0;
 	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
+	u64 cookie = sk->__sk_common.skc_cookie.counter;
+	const u32 *epoch = bpf_map_lookup_elem(&held, &cookie);
 
 	congestion_begin(&f->shadow, c ? c->congestion : CONGESTION_CUBIC, tp->snd_cwnd);
 	f->shadow.window.ssthresh = tp->snd_ssthresh;
@@ -128,12 +172,14 @@ void BPF_PROG(flood_init, struct sock *sk)
 	f->before_cwnd = 0;
 	f->before_ssthresh = 0;
 	f->set = tp->snd_cwnd;
-	f->epoch = c ? c->epoch : 0;
+	f->epoch = epoch ? *epoch : 0;
 	f->round_end = tp->snd_nxt;
 	f->initial = tp->snd_cwnd < 10 ? 10 : (tp->snd_cwnd < 1000 ? tp->snd_cwnd : 1000);
 	f->state = ca_state(tp);
 	f->is_flooding = 0;
 	count(EK_GUEST_COUNT_CONNECTIONS);
+	if (!epoch)
+		count(EK_GUEST_COUNT_UNHELD);
 	if (!is_reducing(f))
 		settle(tp, f);
 }

@@ -21,6 +21,7 @@
 #define TCP_OFFSET_FLAGS 12 /* with the data offset, as a 16-bit word */
 #define TCP_OFFSET_WINDOW 14
 #define TCP_OFFSET_CHECK 16
+#define TCP_OFFSET_URGENT 18
 
 /*
  * Reads the beginning of a packet. What is not in its linear part has to be

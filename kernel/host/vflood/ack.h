@@ -16,6 +16,23 @@ static __always_inline u32 vflood_ack_grant(const struct ek_vflood_flow *e, u32 
 	return e->is_enforced && e->owner ? vflood_granted(&e->flow, ack) : 0;
 }
 
+/* Tells the VM that this connection, which has only begun, is held. */
+static __always_inline void vflood_ack_token(struct __sk_buff *skb, struct context *c,
+					     const struct ek_vflood_flow *e)
+{
+	const struct packet *p = c->packet;
+	u32 at = (u32)p->l4 + TCP_OFFSET_URGENT;
+	__be16 from, to;
+
+	if (!e->is_enforced || !c->port->vflood.token || p->flags & PACKET_URG)
+		return;
+	from = bpf_htons(packet_u16(c->head, at));
+	to = bpf_htons((u16)c->port->vflood.token);
+	if (bpf_l4_csum_replace(skb, (u32)p->l4 + TCP_OFFSET_CHECK, from, to, 2) ||
+	    bpf_skb_store_bytes(skb, at, &to, 2, 0))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+}
+
 /* Do the SACK blocks report data that came twice? @segments: how many since the last
  * loss. */
 static __noinline bool vflood_ack_is_dsack(const struct context *c,
@@ -221,6 +238,9 @@ static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct contex
 	e = vflood_flow_of(c, f);
 	if (!e)
 		return 0;
+	/* None of its data has been acknowledged. */
+	if (!e->flow.srtt_us)
+		vflood_ack_token(skb, c, e);
 	/* Where another CPU has the qdisc, @filtered may still be an earlier ACK's. */
 	*is_needless = is_news && p->flags == PACKET_ACK &&
 		       e->filtered == (1ull << 32 | p->ack);
@@ -281,6 +301,7 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	e = vflood_flow_of(c, f);
 	if (!e || !e->is_enforced)
 		return TCX_NEXT;
+	vflood_ack_token(skb, c, e);
 	vflood_send_order(skb, c,
 			  (struct vflood_order){
 				  .index = f->vflood_index,

@@ -126,6 +126,11 @@ impl HostEnd {
         }
     }
 
+    /// The number of this session.
+    pub fn session(&self) -> u32 {
+        self.peer.session()
+    }
+
     /// The number of what was attested last.
     pub fn serial(&self) -> u32 {
         self.vflood.serial

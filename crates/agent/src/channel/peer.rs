@@ -162,6 +162,11 @@ impl Peer {
         self.alive_until
     }
 
+    /// The number of this end's session.
+    pub fn session(&self) -> u32 {
+        self.own.session
+    }
+
     /// What was counted.
     pub fn counts(&self) -> Counts {
         self.counts

@@ -129,6 +129,11 @@ impl Channels {
         let _ = self.orders.send(order);
     }
 
+    /// The number of this end's session with a port's guest.
+    pub fn session(&self, ifindex: u32) -> Option<u32> {
+        self.with(ifindex, |line| line.end.session())
+    }
+
     /// Attests to a port's guest that the host holds its packets, or no longer (`None`). A guest that comes later is
     /// told what was attested last. Returns whether a guest that can flood is there now.
     pub fn attest(&self, ifindex: u32, flood_segments: Option<u32>) -> bool {

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::time::Duration;
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_algo::frames::Segment;
+use evenkeel_algo::frames::{ACK, CWR, ECE, SYN, Segment, assert_sound};
 use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -12,6 +12,9 @@ use crate::conversation::{MSS, ack, data, syn, synack};
 use crate::ports::{Bed, KEY, NEXT, REDIRECT};
 
 const WINDOW: u32 = 10;
+const TOKEN: u16 = 0xbeef;
+/// TCP's flag for urgent data.
+const URG: u8 = 32;
 
 /// A VM's connection that vFlood manages. The device that would hold packets drops them: this kernel need not have the
 /// qdisc.
@@ -73,6 +76,21 @@ impl Managed {
         self.place.run_from_vm(pa, &syn().frame());
         self.place.run_to_vm(pa, &synack().frame());
         self.place.run_to_vm(pa, &ack(0, 0).frame());
+    }
+
+    /// Changes a number in vFlood's settings on the port.
+    fn set(&self, offset: usize, number: u32) {
+        let ports = MapHandle::from_pinned_path(self.place.pins().join("ports")).unwrap();
+        patch(&ports, self.place.pa, &[(offset_of!(intf::ek_port, vflood) + offset, &number.to_ne_bytes())]);
+    }
+
+    /// The urgent pointer with which this reaches the VM.
+    fn token_of(&mut self, segment: &Segment) -> u16 {
+        let reached = self.place.run_to_vm(self.place.pa, &segment.frame());
+        assert_eq!(reached.verdict, NEXT);
+        assert_sound(&reached.frame);
+        let at = segment.l4() + 18;
+        u16::from_be_bytes([reached.frame[at], reached.frame[at + 1]])
     }
 
     /// Sets the number of the port's connections that are counted as managed.
@@ -249,4 +267,65 @@ fn an_ack_goes_to_the_qdisc_that_works_on_its_flow() {
     managed.acknowledge(MSS, 8000);
     let state = managed.state();
     assert_eq!((state.flow.snd_una, state.is_taken, managed.told()), (1001, 1, before + 1));
+}
+
+#[test]
+fn a_vm_that_opens_a_connection_learns_from_its_answer_that_it_is_held() {
+    let mut managed = Managed::without_connections();
+    managed.set(offset_of!(intf::ek_vflood_settings, token), u32::from(TOKEN));
+    managed.place.run_from_vm(managed.place.pa, &syn().frame());
+    assert_eq!(managed.token_of(&synack()), TOKEN);
+    assert_eq!(managed.send(0), NEXT);
+    assert_eq!(managed.token_of(&ack(MSS, 0)), 0, "it knows");
+}
+
+#[test]
+fn a_vm_that_accepts_a_connection_learns_from_the_first_ack_that_it_is_held() {
+    let mut managed = Managed::without_connections();
+    let pa = managed.place.pa;
+    managed.set(offset_of!(intf::ek_vflood_settings, token), u32::from(TOKEN));
+    let opens = Segment { flags: SYN, ack: 0, ..synack() };
+    managed.place.run_to_vm(pa, &opens.frame());
+    managed.place.run_from_vm(pa, &Segment { ack: 5001, flags: SYN | ACK, ..syn() }.frame());
+    let first = ack(0, 0);
+    assert_eq!(managed.token_of(&first), TOKEN);
+    assert_eq!(managed.token_of(&first), TOKEN, "the first may have been lost");
+    assert_eq!(managed.token_of(&Segment { flags: ACK | URG, ..first }), 0, "that would say something else");
+    assert_eq!(managed.send(0), NEXT);
+    managed.acknowledge(MSS, 8000);
+    assert_eq!(managed.token_of(&ack(MSS, 0)), 0, "it knows");
+}
+
+#[test]
+fn nobody_says_that_it_holds_what_it_does_not() {
+    let token = offset_of!(intf::ek_vflood_settings, token);
+    let mode = offset_of!(intf::ek_vflood_settings, mode);
+    for (what, offset, number) in [("no channel", token, 0), ("it observes", mode, intf::EK_MODE_OBSERVE)] {
+        let mut managed = Managed::without_connections();
+        managed.set(token, u32::from(TOKEN));
+        managed.set(offset, number);
+        managed.place.run_from_vm(managed.place.pa, &syn().frame());
+        assert_eq!(managed.token_of(&synack()), 0, "{what}");
+        assert!(managed.is_managed());
+    }
+    let mut managed = Managed::without_connections();
+    managed.set(token, u32::from(TOKEN));
+    managed.count(intf::EK_VFLOOD_PORT_FLOWS);
+    managed.place.run_from_vm(managed.place.pa, &syn().frame());
+    assert_eq!(managed.token_of(&synack()), 0, "there is no place");
+}
+
+/// Echoes of marks are for a sender's window, which would be the host's.
+#[test]
+fn guests_with_ecn_are_left_alone() {
+    for (agrees, is_held) in [(ECE, false), (0, true)] {
+        let mut managed = Managed::without_connections();
+        managed.set(offset_of!(intf::ek_vflood_settings, token), u32::from(TOKEN));
+        let offers = Segment { flags: SYN | ECE | CWR, ..syn() };
+        managed.place.run_from_vm(managed.place.pa, &offers.frame());
+        let token = managed.token_of(&Segment { flags: SYN | ACK | agrees, ..synack() });
+        assert_eq!((managed.is_managed(), token), (is_held, if is_held { TOKEN } else { 0 }));
+        let left = managed.place.count(managed.place.pa, intf::EK_COUNT_VFLOOD_NATIVE_ECN);
+        assert_eq!(left, u64::from(!is_held));
+    }
 }

@@ -6,7 +6,7 @@ mod window;
 mod world;
 
 use evenkeel_algo::congestion::Kind;
-use evenkeel_algo::vflood::{DEFAULTS, Policy, Settings, State};
+use evenkeel_algo::vflood::{self, DEFAULTS, Policy, Settings, State};
 use proptest::prelude::*;
 
 use loss::needless_timeout;
@@ -53,6 +53,12 @@ proptest! {
             prop_assert!(c.undone > 0 && c.flow.state() == State::Active, "{:?}", c.flow);
             prop_assert!(congestion == Kind::Vegas || c.flow.cwnd() >= cwnd);
         }
+    }
+
+    #[test]
+    fn a_token_is_not_what_all_packets_have(session in any::<u32>()) {
+        prop_assert!(vflood::token(session) != 0);
+        prop_assert!(vflood::token(session & 0xffff) == 1.max(session as u16), "16 bits of it make a difference");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use evenkeel_agent::channel::Channels;
+use evenkeel_algo::vflood;
 use evenkeel_lab::host::vm::{Accelerator, Channel, Nic, System, Vm as Machine, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::GuestImage;
@@ -132,6 +133,19 @@ impl Bed {
             evenkeel guest --status; tail -n 30 /tmp/guest.log || true";
         let guest = self.machine.shell(SCRIPT).unwrap_or_else(|error| error.to_string());
         format!("{guest}\nthe channel: {:?}", self.channels.status(PORT))
+    }
+
+    /// From now on the host holds connections that begin: its token is in the packets by which they do.
+    pub fn hold(&self) {
+        let token = vflood::token(self.channels.session(PORT).unwrap());
+        for command in [
+            "add table bridge host",
+            "add chain bridge host to_guest { type filter hook forward priority 0; }",
+            &format!("add rule bridge host to_guest oifname guest tcp urgptr set {token}"),
+        ] {
+            let done = Command::new("nft").arg(command).status().expect("nftables is installed");
+            assert!(done.success(), "{command}");
+        }
     }
 
     fn configure(&self, config: &str) {

@@ -35,7 +35,7 @@ fn connect(bed: &Bed) {
     }
 }
 
-/// Sockets flood only while a host attests, and only if they began under its word.
+/// Sockets flood only while a host attests, and only if they began under its word and are held.
 fn floods(bed: &Bed) {
     connect(bed);
     let both = || [bed.sockets(5201), bed.sockets(5202)].concat();
@@ -45,6 +45,12 @@ fn floods(bed: &Bed) {
     assert!(bed.channels.attest(PORT, Some(FLOOD)));
     bed.wait_until("the host's word to be heard", || bed.channels.is_obeyed(PORT));
     assert!(plain(&both()), "the host saw no handshake of theirs: {:?}", both());
+    // By another card, through a tunnel, or with headers that others own.
+    let unheld = bed.counter("unheld");
+    connect(bed);
+    bed.wait_until("connections", || both().len() == 2);
+    assert!(bed.counter("unheld") > unheld && plain(&both()), "the host does not hold them: {:?}", both());
+    bed.hold();
     connect(bed);
     let took = bed.wait_until("the flood", || both().len() == 2 && flood_of(&both()));
     assert!(bed.channels.is_obeyed(PORT) && bed.channels.guest(PORT).unwrap().is_flooding);

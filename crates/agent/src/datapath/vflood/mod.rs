@@ -79,6 +79,19 @@ impl Datapath {
         set_port(&self.ports, &key, &port)
     }
 
+    /// Sets what tells a port's VM that a connection is held; 0: nothing does.
+    ///
+    /// # Errors
+    /// [`DatapathError`]
+    pub fn set_token(&mut self, ifindex: u32, token: u16) -> Result<(), DatapathError> {
+        let key = ifindex.to_ne_bytes();
+        let Some(mut port) = self.port(&key)?.filter(|port| port.vflood.token != u32::from(token)) else {
+            return Ok(());
+        };
+        port.vflood.token = u32::from(token);
+        set_port(&self.ports, &key, &port)
+    }
+
     /// What is held for a port, if it has the devices for it.
     ///
     /// # Errors

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_settings::address::GuestAddress;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, libbpf_sys};
+use libbpf_rs::{
+    Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, ProgramMut, libbpf_sys,
+};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 
@@ -26,7 +28,7 @@ const CERA_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-cera.
 /// Maps that outlive the agent; those of `struct_ops` are pinned under the names of their registrations.
 const CONTROL: &str = "control";
 const COUNTERS: &str = "counters";
-const MAPS: [&str; 4] = [CONTROL, COUNTERS, "share", "limited"];
+const MAPS: [&str; 5] = [CONTROL, COUNTERS, "held", "share", "limited"];
 /// Registrations.
 const VFLOOD: &str = "vflood";
 const SETTER: &str = "setter";
@@ -156,6 +158,14 @@ fn load(bytes: &[u8], pin_dir: &Path, name: &str, map_name: &str) -> Result<(Obj
     Ok((object, link))
 }
 
+/// A program of an object.
+fn program<'object>(object: &'object Object, name: &str) -> Result<ProgramMut<'object>, GuestError> {
+    object
+        .progs_mut()
+        .find(|program| program.name() == name)
+        .ok_or_else(|| GuestError::io(format!("no program {name}"), io::Error::from(io::ErrorKind::NotFound)))
+}
+
 /// Gives the algorithm that sets windows a name of this network namespace's own: a name holds in the whole kernel, and
 /// each namespace can have an agent.
 fn name_setter(open: &mut OpenObject) -> Result<(), GuestError> {
@@ -212,6 +222,8 @@ impl Control {
 /// vFlood's congestion control.
 pub(super) struct Vflood {
     _object: Object,
+    /// Reads the host's tokens. It ends with the agent: connections that begin without one are plain.
+    _tokens: Link,
     pin_dir: PathBuf,
 }
 
@@ -223,9 +235,21 @@ impl Vflood {
     pub fn load(pin_dir: &Path, kernel: &KernelReading) -> Result<Self, GuestError> {
         let map = if kernel.has_tx_start { "vflood_7_1" } else { VFLOOD };
         let (object, mut link) = load(VFLOOD_OBJECT, pin_dir, VFLOOD, map)?;
+        let tokens = match program(&object, "connection_begins")?.attach() {
+            Ok(tokens) => tokens,
+            Err(error) => {
+                unregister(pin_dir, VFLOOD)?;
+                return Err(GuestError::Missing {
+                    what: format!("this kernel shows no program how connections begin (tcp_init_transfer): {error}"),
+                    help: "set vflood.mode = \"off\": the rest runs without, and the host holds what this guest's own \
+                        windows let out"
+                        .to_owned(),
+                });
+            }
+        };
         // The registration is to outlive this process.
         link.disconnect();
-        Ok(Self { _object: object, pin_dir: pin_dir.to_owned() })
+        Ok(Self { _object: object, _tokens: tokens, pin_dir: pin_dir.to_owned() })
     }
 
     /// Makes it plain TCP and unregisters it.
@@ -281,10 +305,7 @@ impl Cera {
     pub fn load(pin_dir: &Path) -> Result<Self, GuestError> {
         let (object, mut link) = load(CERA_OBJECT, pin_dir, SETTER, SETTER)?;
         link.disconnect();
-        let pass = object
-            .progs_mut()
-            .find(|program| program.name() == "pass")
-            .ok_or_else(|| GuestError::io("no program pass", io::Error::from(io::ErrorKind::NotFound)))?
+        let pass = program(&object, "pass")?
             .attach()
             .map_err(|error| GuestError::bpf("cannot go over the TCP sockets", error))?;
         let share = MapHandle::from_pinned_path(pin_dir.join("share"))

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use evenkeel_algo::ack_filter;
 use evenkeel_algo::congestion;
 use evenkeel_algo::rest::{Rest, Word};
-use evenkeel_algo::vflood::{DEFAULTS, Policy};
+use evenkeel_algo::vflood::{self, DEFAULTS, Policy};
 use evenkeel_settings::Mode;
 use evenkeel_settings::host::PortSettings;
 use evenkeel_settings::vflood::Vflood;
@@ -75,13 +75,19 @@ fn to_intf(vflood: &Vflood) -> intf::ek_vflood_settings {
     }
 }
 
+/// What tells a port's VM that a connection is held; 0 without a channel, over which it would hear of this.
+fn token(ifindex: u32, tools: &Tools<'_>) -> u16 {
+    tools.channels.session(ifindex).map_or(0, vflood::token)
+}
+
 impl Wing {
     fn rest(&self, ifindex: u32) -> Rest {
         self.ports.get(&ifindex).map(|state| state.rest).unwrap_or_default()
     }
 
     /// Tells a port's guest whether it may flood: only where its packets are held.
-    fn attest(&self, ifindex: u32, tools: &Tools<'_>) -> Result<(), DatapathError> {
+    fn attest(&self, ifindex: u32, tools: &mut Tools<'_>) -> Result<(), DatapathError> {
+        tools.datapath.set_token(ifindex, token(ifindex, tools))?;
         let holds = tools.datapath.holds(ifindex)? && self.rest(ifindex).attests();
         tools.channels.attest(ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         Ok(())
@@ -93,6 +99,11 @@ impl Wing {
         for (ifindex, port) in ports {
             if port.settings.vflood.mode == Mode::Off || port.error.is_some() {
                 continue;
+            }
+            // A channel that is new has another session.
+            let token = token(*ifindex, tools);
+            if let Err(error) = tools.datapath.set_token(*ifindex, token) {
+                tracing::warn!(port = port.link.name, %error, "this VM is not told what is held, and stays plain");
             }
             let word = tools.channels.guest(*ifindex).map(|guest| Word {
                 off_core_permille: guest.off_core_permille,
@@ -160,6 +171,7 @@ impl Mechanism for Wing {
             unread_acks,
             free_slots: if is_tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 },
             passes_over: u32::from(self.rest(ifindex).passes_over()),
+            token: u32::from(token(ifindex, tools)),
             ..to_intf(&port.settings.vflood)
         };
         self.ports.entry(ifindex).or_default().was_managed = Some(tools.datapath.manages(ifindex)?);
