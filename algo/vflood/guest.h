@@ -25,6 +25,19 @@ static inline u16 vflood_token(u32 session)
 	return token ? token : 1;
 }
 
+/*
+ * A host forgets a connection that is silent for long (EK_VFLOOD_IDLE_NS), and holds it
+ * no more. The guest, whose clock is another, does not count on it for half of that time.
+ */
+#define VFLOOD_HELD_US 300000000ull
+
+/* Does a guest still count on being held, @silent_us after its data was last
+ * acknowledged? */
+static inline bool vflood_guest_is_held(u64 silent_us)
+{
+	return silent_us <= VFLOOD_HELD_US;
+}
+
 /**
  * vflood_guest_held() - what the host still holds, as far as the guest can tell
  * @out: segments sent and not acknowledged, what is held among them

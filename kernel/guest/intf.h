@@ -9,7 +9,7 @@
  *   share       array[1]   struct ek_guest_share, written by the agent before a pass of
  *                          CERA's client, and by the pass
  *   counters    per-CPU    struct ek_guest_counters
- *   held        cookies    u32: the epoch in which a connection that the host holds began
+ *   held        cookies    struct ek_guest_held, of sockets
  *   limited     sockets    struct ek_guest_limited, of those whose window was lowered
  */
 #ifndef EVENKEEL_GUEST_INTF_H
@@ -76,6 +76,13 @@ struct ek_guest_share {
 struct ek_guest_limited {
 	u32 before; /* its threshold until then */
 	u32 set; /* the one that was set */
+};
+
+/* A connection that the host holds. */
+struct ek_guest_held {
+	u64 begun_us; /* CLOCK_MONOTONIC */
+	u32 epoch; /* of the control then */
+	u32 padding;
 };
 
 /* Each with its help text on its line. */

@@ -73,6 +73,8 @@
 #define EK_VFLOOD_AGENT_NS 3000000000ull
 /* A flow without any packet for this long is no longer managed. */
 #define EK_VFLOOD_IDLE_NS 600000000000ull
+_Static_assert(EK_VFLOOD_IDLE_NS >= 2000 * VFLOOD_HELD_US,
+	       "no guest counts on what its host has forgotten");
 
 /* No end waits for an answer to its SYN for longer. */
 #define EK_HANDSHAKE_NS 300000000000ull

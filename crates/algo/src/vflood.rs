@@ -510,3 +510,9 @@ pub fn token(session: u32) -> u16 {
     // SAFETY: plain arithmetic.
     unsafe { sys::vflood_token(session) }
 }
+
+/// Whether a guest still counts on being held, so long after its data was last acknowledged.
+pub fn guest_is_held(silent_us: u64) -> bool {
+    // SAFETY: plain arithmetic.
+    unsafe { sys::vflood_guest_is_held(silent_us) }
+}

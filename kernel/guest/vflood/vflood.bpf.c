@@ -30,7 +30,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_GUEST_MAX_HELD);
 	__type(key, u64);
-	__type(value, u32);
+	__type(value, struct ek_guest_held);
 } held SEC(".maps");
 
 /* Where TCP's header has the urgent pointer. */
@@ -141,8 +141,8 @@ int BPF_PROG(connection_begins, struct sock *sk, int op, struct sk_buff *skb)
 	u32 zero = 0;
 	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
 	__be16 urgent = 0;
+	struct ek_guest_held new = {};
 	u64 cookie;
-	u32 epoch;
 
 	if (!c || !c->epoch || !skb)
 		return 0;
@@ -151,8 +151,9 @@ int BPF_PROG(connection_begins, struct sock *sk, int op, struct sk_buff *skb)
 	    bpf_ntohs(urgent) != vflood_token(c->host))
 		return 0;
 	cookie = bpf_get_socket_cookie(sk);
-	epoch = c->epoch;
-	bpf_map_update_elem(&held, &cookie, &epoch, BPF_ANY);
+	new.begun_us = now_us();
+	new.epoch = c->epoch;
+	bpf_map_update_elem(&held, &cookie, &new, BPF_ANY);
 	return 0;
 }
 
@@ -164,21 +165,21 @@ void BPF_PROG(flood_init, struct sock *sk)
 	u32 zero = 0;
 	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
 	u64 cookie = sk->__sk_common.skc_cookie.counter;
-	const u32 *epoch = bpf_map_lookup_elem(&held, &cookie);
+	const struct ek_guest_held *h = bpf_map_lookup_elem(&held, &cookie);
 
 	congestion_begin(&f->shadow, c ? c->congestion : CONGESTION_CUBIC, tp->snd_cwnd);
 	f->shadow.window.ssthresh = tp->snd_ssthresh;
-	f->acked_us = now_us();
+	f->acked_us = h ? h->begun_us : now_us();
 	f->before_cwnd = 0;
 	f->before_ssthresh = 0;
 	f->set = tp->snd_cwnd;
-	f->epoch = epoch ? *epoch : 0;
+	f->epoch = h ? h->epoch : 0;
 	f->round_end = tp->snd_nxt;
 	f->initial = tp->snd_cwnd < 10 ? 10 : (tp->snd_cwnd < 1000 ? tp->snd_cwnd : 1000);
 	f->state = ca_state(tp);
 	f->is_flooding = 0;
 	count(EK_GUEST_COUNT_CONNECTIONS);
-	if (!epoch)
+	if (!h)
 		count(EK_GUEST_COUNT_UNHELD);
 	if (!is_reducing(f))
 		settle(tp, f);
@@ -307,6 +308,8 @@ static __always_inline void begin_again(struct sock *sk)
 	struct guest_flow *f = flow_of(sk);
 	u64 now = now_us();
 
+	if (!vflood_guest_is_held(now - f->acked_us))
+		f->epoch = 0;
 	if (is_reducing(f))
 		return;
 	take_over(tp, f);

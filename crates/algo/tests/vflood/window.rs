@@ -120,6 +120,12 @@ fn what_a_guest_puts_into_a_packet_leaves_whole() {
 }
 
 #[test]
+fn a_guest_does_not_count_on_a_host_that_may_have_forgotten_it() {
+    assert!(vflood::guest_is_held(0) && vflood::guest_is_held(300_000_000));
+    assert!(!vflood::guest_is_held(300_000_001) && !vflood::guest_is_held(u64::MAX));
+}
+
+#[test]
 fn an_ack_for_what_was_never_sent_means_nothing() {
     let mut world = flooded(RENO);
     let before = world.connections[0].flow.clone();
