@@ -8,13 +8,13 @@
 #include "flow.h"
 
 /**
- * vflood_token() - what the host writes into the first packets of a connection that it
- * holds
+ * vflood_token() - what the host writes into the packets of a connection that it holds
  * @session: of the agents' channel, which nobody else knows
  *
- * It stands in the urgent pointer, which says nothing without URG (RFC 9293 §3.1). A
- * guest floods no connection that has begun without it: it goes by another card or
- * through a tunnel, or its headers are others' to write, and nobody holds it.
+ * It stands beside the grant, in the urgent pointer, which says nothing without URG (RFC
+ * 9293 §3.1). A guest floods while the last packet of a connection had it: others go by
+ * another card or through a tunnel, have headers that others own, or are forgotten, and
+ * nobody holds them.
  *
  * Return: not 0, which all others have there.
  */
@@ -26,13 +26,12 @@ static inline u16 vflood_token(u32 session)
 }
 
 /*
- * A host forgets a connection that is silent for long (EK_VFLOOD_IDLE_NS), and holds it
- * no more. The guest, whose clock is another, does not count on it for half of that time.
+ * A host forgets a connection that is silent for long (EK_VFLOOD_IDLE_NS). The guest,
+ * whose clock is another, counts on it for half of that time.
  */
 #define VFLOOD_HELD_US 300000000ull
 
-/* Does a guest still count on being held, @silent_us after its data was last
- * acknowledged? */
+/* Does a guest count on being held, @silent_us after a packet with the token? */
 static inline bool vflood_guest_is_held(u64 silent_us)
 {
 	return silent_us <= VFLOOD_HELD_US;

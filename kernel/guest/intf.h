@@ -9,7 +9,6 @@
  *   share       array[1]   struct ek_guest_share, written by the agent before a pass of
  *                          CERA's client, and by the pass
  *   counters    per-CPU    struct ek_guest_counters
- *   held        cookies    struct ek_guest_held, of sockets
  *   limited     sockets    struct ek_guest_limited, of those whose window was lowered
  */
 #ifndef EVENKEEL_GUEST_INTF_H
@@ -21,7 +20,6 @@
 #define EK_GUEST_VERSION 4
 
 #define EK_GUEST_MAX_LIMITED 16384
-#define EK_GUEST_MAX_HELD 16384
 
 enum ek_guest_mode {
 	EK_GUEST_OFF,
@@ -43,9 +41,6 @@ struct ek_guest_control {
 	u32 congestion; /* enum congestion_kind: how the shadow window grows */
 	u32 flood_segments; /* window where nothing was granted; 0: the mechanism's own */
 	u32 host; /* the session of the host's agent that attested last */
-	u32 serial; /* and the number of its word */
-	u32 epoch; /* goes up with each new word: the host does not hold connections that
-		    * are older, so they do not flood */
 	u32 off_core; /* 1 + how many permille of the last seconds this guest had no core,
 		       * 0: not known; to be shown */
 	u64 endpoint; /* what this guest says of its TCP, as in a heartbeat; 0: nothing
@@ -78,18 +73,10 @@ struct ek_guest_limited {
 	u32 set; /* the one that was set */
 };
 
-/* A connection that the host holds. */
-struct ek_guest_held {
-	u64 begun_us; /* CLOCK_MONOTONIC */
-	u32 epoch; /* of the control then */
-	u32 padding;
-};
-
 /* Each with its help text on its line. */
 enum ek_guest_count {
 	EK_GUEST_COUNT_CONNECTIONS, /* Connections that took vFlood's algorithm */
-	EK_GUEST_COUNT_UNHELD, /* Those of them that stay plain: the host does not hold
-				  them */
+	EK_GUEST_COUNT_UNHELD, /* Those of them that the host did not hold then */
 	EK_GUEST_COUNT_FLOODS, /* Times that one began to flood, or would have */
 	EK_GUEST_COUNT_HANDOVERS, /* Floods that ended at a sign of loss */
 	EK_GUEST_COUNT_RETRACTS, /* Floods that ended because nobody attested */

@@ -44,10 +44,6 @@ struct in6_addr {
 	} in6_u;
 };
 
-typedef struct {
-	s64 counter;
-} atomic64_t;
-
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
@@ -56,7 +52,6 @@ struct sock_common {
 	volatile u8 skc_state;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
-	atomic64_t skc_cookie;
 };
 
 struct sock {

@@ -213,6 +213,7 @@ fn with_vflood(place: &mut Bed, table: &Table) {
             hold_ifindex: drops,
             split_ifindex: drops,
             settings: intf::vflood_settings { buffer_segments: 2048, initial_window: 10, ..Default::default() },
+            token: 1,
             unread_acks: 250,
             ..Default::default()
         };

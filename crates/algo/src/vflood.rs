@@ -504,14 +504,14 @@ pub fn guest_packet(is_flooding: bool, shadow: u32) -> u32 {
     unsafe { sys::vflood_guest_packet(is_flooding, shadow) }
 }
 
-/// What the host writes into the first packets of a connection that it holds; never 0. `session`: of the agents'
+/// What the host writes into the packets of a connection that it holds; never 0. `session`: of the agents'
 /// channel.
 pub fn token(session: u32) -> u16 {
     // SAFETY: plain arithmetic.
     unsafe { sys::vflood_token(session) }
 }
 
-/// Whether a guest still counts on being held, so long after its data was last acknowledged.
+/// Whether a guest counts on being held, so long after a packet with the token.
 pub fn guest_is_held(silent_us: u64) -> bool {
     // SAFETY: plain arithmetic.
     unsafe { sys::vflood_guest_is_held(silent_us) }

@@ -6,8 +6,8 @@
  * sign of a loss until it is repaired, or as soon as nobody attests any more. The
  * attestation is a time in a map, so it ends by itself.
  *
- * It is about a port, and connections may not pass there, or not be held: so each one
- * needs the host's token, too.
+ * It is about a port, and connections may not pass there, or not be held: so a connection
+ * also needs the host's token, in the last packet that has come for it.
  */
 #include "../socket.h"
 
@@ -24,17 +24,22 @@ struct {
 	__type(value, struct ek_guest_control);
 } control SEC(".maps");
 
-/* By a socket's cookie, which no other ever has. Not socket storage: 7.2 refuses to make
- * it where handshakes end. */
+/* The packet that a CPU is handling. */
+struct arrival {
+	u64 sk; /* its socket's address: a packet of another says nothing */
+	u16 urgent; /* its urgent pointer */
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, EK_GUEST_MAX_HELD);
-	__type(key, u64);
-	__type(value, struct ek_guest_held);
-} held SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct arrival);
+} arrivals SEC(".maps");
 
 /* Where TCP's header has the urgent pointer. */
 #define URGENT_OFFSET 18
+#define SECOND_US 1000000ull
 
 /* A connection, in the 104 bytes that the kernel has for it. */
 struct guest_flow {
@@ -43,7 +48,8 @@ struct guest_flow {
 	u32 before_cwnd; /* shadow window before the last loss */
 	u32 before_ssthresh;
 	u32 set; /* the window that was set last */
-	u32 epoch; /* that of the agent's control when it began, 0: nobody holds it */
+	u32 held_s; /* 1 + when its last packet came, if that had the host's token, else 0
+		     */
 	u32 round_end; /* a round trip ends when this is acknowledged */
 	u16 initial;
 	u8 state; /* enum tcp_ca_state */
@@ -107,7 +113,7 @@ static __always_inline void settle(struct tcp_sock *tp, struct guest_flow *f)
 {
 	u32 zero = 0;
 	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
-	bool is_online = c && c->mode && f->epoch && c->epoch == f->epoch &&
+	bool is_online = c && c->mode && f->held_s &&
 			 bpf_ktime_get_ns() < c->attested_until_ns;
 	bool is_loss = is_repairing(tp, f);
 	bool floods = is_online && !is_loss;
@@ -131,30 +137,46 @@ static __always_inline void settle(struct tcp_sock *tp, struct guest_flow *f)
 	f->set = cwnd;
 }
 
-/*
- * A handshake ends with @skb. The host's token in it says that the host holds this
- * connection, whatever its congestion control is or becomes.
- */
-SEC("fentry/tcp_init_transfer")
-int BPF_PROG(connection_begins, struct sock *sk, int op, struct sk_buff *skb)
+static __always_inline int packet_comes(const struct sock *sk, const struct sk_buff *skb)
 {
 	u32 zero = 0;
-	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
+	struct arrival *a = bpf_map_lookup_elem(&arrivals, &zero);
 	__be16 urgent = 0;
-	struct ek_guest_held new = {};
-	u64 cookie;
 
-	if (!c || !c->epoch || !skb)
+	if (!a)
 		return 0;
-	if (bpf_probe_read_kernel(&urgent, sizeof(urgent),
-				  skb->head + skb->transport_header + URGENT_OFFSET) ||
-	    bpf_ntohs(urgent) != vflood_token(c->host))
-		return 0;
-	cookie = bpf_get_socket_cookie(sk);
-	new.begun_us = now_us();
-	new.epoch = c->epoch;
-	bpf_map_update_elem(&held, &cookie, &new, BPF_ANY);
+	bpf_probe_read_kernel(&urgent, sizeof(urgent),
+			      skb->head + skb->transport_header + URGENT_OFFSET);
+	a->sk = (u64)sk;
+	a->urgent = bpf_ntohs(urgent);
 	return 0;
+}
+
+SEC("fentry/tcp_rcv_established")
+int BPF_PROG(packet_established, struct sock *sk, struct sk_buff *skb)
+{
+	return packet_comes(sk, skb);
+}
+
+/* Of connections that begin, or end. */
+SEC("fentry/tcp_rcv_state_process")
+int BPF_PROG(packet_otherwise, struct sock *sk, struct sk_buff *skb)
+{
+	return packet_comes(sk, skb);
+}
+
+/* Notes whether the host holds the connection, by the packet at hand. */
+static __always_inline void note_token(const struct sock *sk, struct guest_flow *f)
+{
+	u32 zero = 0;
+	const struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
+	const struct arrival *a = bpf_map_lookup_elem(&arrivals, &zero);
+
+	if (!c || !a || a->sk != (u64)sk)
+		return;
+	f->held_s = 0;
+	if (a->urgent == vflood_token(c->host))
+		f->held_s = 1 + (u32)(now_us() / SECOND_US);
 }
 
 SEC("struct_ops")
@@ -164,22 +186,21 @@ void BPF_PROG(flood_init, struct sock *sk)
 	struct guest_flow *f = flow_of(sk);
 	u32 zero = 0;
 	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
-	u64 cookie = sk->__sk_common.skc_cookie.counter;
-	const struct ek_guest_held *h = bpf_map_lookup_elem(&held, &cookie);
 
 	congestion_begin(&f->shadow, c ? c->congestion : CONGESTION_CUBIC, tp->snd_cwnd);
 	f->shadow.window.ssthresh = tp->snd_ssthresh;
-	f->acked_us = h ? h->begun_us : now_us();
+	f->acked_us = now_us();
 	f->before_cwnd = 0;
 	f->before_ssthresh = 0;
 	f->set = tp->snd_cwnd;
-	f->epoch = h ? h->epoch : 0;
 	f->round_end = tp->snd_nxt;
 	f->initial = tp->snd_cwnd < 10 ? 10 : (tp->snd_cwnd < 1000 ? tp->snd_cwnd : 1000);
 	f->state = ca_state(tp);
 	f->is_flooding = 0;
+	f->held_s = 0;
+	note_token(sk, f);
 	count(EK_GUEST_COUNT_CONNECTIONS);
-	if (!h)
+	if (!f->held_s)
 		count(EK_GUEST_COUNT_UNHELD);
 	if (!is_reducing(f))
 		settle(tp, f);
@@ -259,6 +280,7 @@ void BPF_PROG(flood_in_ack_event, struct sock *sk, u32 flags)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct guest_flow *f = flow_of(sk);
 
+	note_token(sk, f);
 	if (is_reducing(f))
 		return;
 	take_over(tp, f);
@@ -308,8 +330,8 @@ static __always_inline void begin_again(struct sock *sk)
 	struct guest_flow *f = flow_of(sk);
 	u64 now = now_us();
 
-	if (!vflood_guest_is_held(now - f->acked_us))
-		f->epoch = 0;
+	if (f->held_s && !vflood_guest_is_held(now - (f->held_s - 1) * SECOND_US))
+		f->held_s = 0;
 	if (is_reducing(f))
 		return;
 	take_over(tp, f);

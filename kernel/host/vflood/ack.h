@@ -16,15 +16,18 @@ static __always_inline u32 vflood_ack_grant(const struct ek_vflood_flow *e, u32 
 	return e->is_enforced && e->owner ? vflood_granted(&e->flow, ack) : 0;
 }
 
-/* Tells the VM that this connection, which has only begun, is held. */
+/* Tells the VM that this connection is held, for as long as it is. */
 static __always_inline void vflood_ack_token(struct __sk_buff *skb, struct context *c,
 					     const struct ek_vflood_flow *e)
 {
 	const struct packet *p = c->packet;
 	u32 at = (u32)p->l4 + TCP_OFFSET_URGENT;
+	u32 zero = 0;
+	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
 	__be16 from, to;
 
-	if (!e->is_enforced || !c->port->vflood.token || p->flags & PACKET_URG)
+	if (!h || !vflood_is_on(h, c->port, c->now_ns) || !e->is_enforced ||
+	    e->is_closing || !c->port->vflood.token || p->flags & PACKET_URG)
 		return;
 	from = bpf_htons(packet_u16(c->head, at));
 	to = bpf_htons((u16)c->port->vflood.token);
@@ -238,9 +241,7 @@ static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct contex
 	e = vflood_flow_of(c, f);
 	if (!e)
 		return 0;
-	/* None of its data has been acknowledged. */
-	if (!e->flow.srtt_us)
-		vflood_ack_token(skb, c, e);
+	vflood_ack_token(skb, c, e);
 	/* Where another CPU has the qdisc, @filtered may still be an earlier ACK's. */
 	*is_needless = is_news && p->flags == PACKET_ACK &&
 		       e->filtered == (1ull << 32 | p->ack);

@@ -22,8 +22,8 @@ pub enum Effect {
         until: Instant,
         /// The window where nothing was granted; 0: the mechanism's own.
         flood_segments: u32,
-        /// Whose word it is.
-        word: Word,
+        /// The session of the host's agent.
+        host: u32,
     },
     /// Sockets may not flood.
     Retracted,
@@ -33,15 +33,6 @@ pub enum Effect {
     Released,
     /// The host is not to be read from for [`REST`](super::peer::REST).
     Rest,
-}
-
-/// A host's word that it holds a guest's packets. A connection floods only under the word that it began under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Word {
-    /// The session of the host's agent.
-    pub host: u32,
-    /// The word's number.
-    pub serial: u32,
 }
 
 /// The guest's end.
@@ -119,8 +110,8 @@ impl GuestEnd {
     }
 
     fn attested(&self) -> Option<Effect> {
-        let word = Word { host: self.peer.there()?.session, serial: self.report.vflood_serial };
-        Some(Effect::Attested { until: self.peer.alive_until()?, flood_segments: self.online?, word })
+        let host = self.peer.there()?.session;
+        Some(Effect::Attested { until: self.peer.alive_until()?, flood_segments: self.online?, host })
     }
 
     /// Time has passed.

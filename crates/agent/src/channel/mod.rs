@@ -14,7 +14,7 @@ mod switchboard;
 pub mod wire;
 
 pub use endpoint::{Reason, Reasons};
-pub use guest::{Effect, GuestEnd, Word};
+pub use guest::{Effect, GuestEnd};
 pub use host::{Change, Guest, HostEnd};
 pub use log::ChannelLog;
 pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};

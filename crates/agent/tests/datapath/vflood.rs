@@ -270,17 +270,18 @@ fn an_ack_goes_to_the_qdisc_that_works_on_its_flow() {
 }
 
 #[test]
-fn a_vm_that_opens_a_connection_learns_from_its_answer_that_it_is_held() {
+fn a_vm_that_opens_a_connection_learns_that_it_is_held() {
     let mut managed = Managed::without_connections();
     managed.set(offset_of!(intf::ek_vflood_settings, token), u32::from(TOKEN));
     managed.place.run_from_vm(managed.place.pa, &syn().frame());
     assert_eq!(managed.token_of(&synack()), TOKEN);
     assert_eq!(managed.send(0), NEXT);
-    assert_eq!(managed.token_of(&ack(MSS, 0)), 0, "it knows");
+    assert_eq!(managed.token_of(&ack(MSS, 0)), TOKEN);
+    assert_eq!(managed.token_of(&Segment { payload: 100, ..ack(MSS, 0) }), TOKEN, "data");
 }
 
 #[test]
-fn a_vm_that_accepts_a_connection_learns_from_the_first_ack_that_it_is_held() {
+fn a_vm_that_accepts_a_connection_learns_that_it_is_held() {
     let mut managed = Managed::without_connections();
     let pa = managed.place.pa;
     managed.set(offset_of!(intf::ek_vflood_settings, token), u32::from(TOKEN));
@@ -289,11 +290,31 @@ fn a_vm_that_accepts_a_connection_learns_from_the_first_ack_that_it_is_held() {
     managed.place.run_from_vm(pa, &Segment { ack: 5001, flags: SYN | ACK, ..syn() }.frame());
     let first = ack(0, 0);
     assert_eq!(managed.token_of(&first), TOKEN);
-    assert_eq!(managed.token_of(&first), TOKEN, "the first may have been lost");
     assert_eq!(managed.token_of(&Segment { flags: ACK | URG, ..first }), 0, "that would say something else");
-    assert_eq!(managed.send(0), NEXT);
-    managed.acknowledge(MSS, 8000);
-    assert_eq!(managed.token_of(&ack(MSS, 0)), 0, "it knows");
+}
+
+#[test]
+fn a_vm_learns_that_it_is_held_no_more() {
+    let token = offset_of!(intf::ek_vflood_settings, token);
+    type End = (&'static str, fn(&mut Managed));
+    let ends: [End; 4] = [
+        ("its mode is another", |managed| {
+            managed.set(offset_of!(intf::ek_vflood_settings, mode), intf::EK_MODE_OFF);
+        }),
+        ("it is not managed", |managed| managed.change(&[(offset_of!(intf::ek_vflood_flow, owner), &[0; 8])])),
+        ("it ends", |managed| managed.change(&[(offset_of!(intf::ek_vflood_flow, is_closing), &1u32.to_ne_bytes())])),
+        ("there is no agent", |managed| {
+            let host = intf::ek_host { version: intf::EK_INTF_VERSION, agent_until_ns: 1, ..Default::default() };
+            managed.place.datapath.set_host(&host).unwrap();
+        }),
+    ];
+    for (what, end) in ends {
+        let mut managed = Managed::new();
+        managed.set(token, u32::from(TOKEN));
+        assert_eq!(managed.token_of(&ack(0, 0)), TOKEN);
+        end(&mut managed);
+        assert_eq!(managed.token_of(&ack(0, 0)), 0, "{what}");
+    }
 }
 
 #[test]

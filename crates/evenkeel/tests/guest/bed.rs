@@ -46,6 +46,13 @@ pub struct Bed {
     _directory: tempfile::TempDir,
 }
 
+fn nft(commands: &[&str]) {
+    for command in commands {
+        let done = Command::new("nft").arg(command).status().expect("nftables is installed");
+        assert!(done.success(), "{command}");
+    }
+}
+
 impl Drop for Bed {
     fn drop(&mut self) {
         for server in &mut self.servers {
@@ -135,17 +142,16 @@ impl Bed {
         format!("{guest}\nthe channel: {:?}", self.channels.status(PORT))
     }
 
-    /// From now on the host holds connections that begin: its token is in the packets by which they do.
+    /// From now on the host holds all connections: its token is in their packets.
     pub fn hold(&self) {
         let token = vflood::token(self.channels.session(PORT).unwrap());
-        for command in [
-            "add table bridge host",
-            "add chain bridge host to_guest { type filter hook forward priority 0; }",
-            &format!("add rule bridge host to_guest oifname guest tcp urgptr set {token}"),
-        ] {
-            let done = Command::new("nft").arg(command).status().expect("nftables is installed");
-            assert!(done.success(), "{command}");
-        }
+        nft(&["add table bridge host", "add chain bridge host to_guest { type filter hook forward priority 0; }"]);
+        nft(&[&format!("add rule bridge host to_guest oifname guest tcp urgptr set {token}")]);
+    }
+
+    /// The host holds none any more.
+    pub fn let_go(&self) {
+        nft(&["delete table bridge host"]);
     }
 
     fn configure(&self, config: &str) {

@@ -28,11 +28,13 @@ const CERA_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-cera.
 /// Maps that outlive the agent; those of `struct_ops` are pinned under the names of their registrations.
 const CONTROL: &str = "control";
 const COUNTERS: &str = "counters";
-const MAPS: [&str; 5] = [CONTROL, COUNTERS, "held", "share", "limited"];
+const MAPS: [&str; 4] = [CONTROL, COUNTERS, "share", "limited"];
 /// Registrations.
 const VFLOOD: &str = "vflood";
 const SETTER: &str = "setter";
 const REGISTRATIONS: [&str; 2] = [VFLOOD, SETTER];
+/// Programs that read the host's tokens.
+const TOKENS: [&str; 2] = ["packet_established", "packet_otherwise"];
 /// What the algorithm behind [`SETTER`] is called in its object, zeros included.
 const SETTER_NAME: &[u8; 16] = b"ek_cera\0\0\0\0\0\0\0\0\0";
 /// The key of the only entry of maps that have one.
@@ -222,8 +224,8 @@ impl Control {
 /// vFlood's congestion control.
 pub(super) struct Vflood {
     _object: Object,
-    /// Reads the host's tokens. It ends with the agent: connections that begin without one are plain.
-    _tokens: Link,
+    /// They read the host's tokens and end with the agent, whose word ends, too.
+    _tokens: Vec<Link>,
     pin_dir: PathBuf,
 }
 
@@ -235,12 +237,13 @@ impl Vflood {
     pub fn load(pin_dir: &Path, kernel: &KernelReading) -> Result<Self, GuestError> {
         let map = if kernel.has_tx_start { "vflood_7_1" } else { VFLOOD };
         let (object, mut link) = load(VFLOOD_OBJECT, pin_dir, VFLOOD, map)?;
-        let tokens = match program(&object, "connection_begins")?.attach() {
+        let attached = TOKENS.map(|name| Ok(program(&object, name)?.attach()));
+        let tokens = match attached.into_iter().collect::<Result<Result<Vec<_>, _>, GuestError>>()? {
             Ok(tokens) => tokens,
             Err(error) => {
                 unregister(pin_dir, VFLOOD)?;
                 return Err(GuestError::Missing {
-                    what: format!("this kernel shows no program how connections begin (tcp_init_transfer): {error}"),
+                    what: format!("this kernel shows no program the packets that TCP receives: {error}"),
                     help: "set vflood.mode = \"off\": the rest runs without, and the host holds what this guest's own \
                         windows let out"
                         .to_owned(),

@@ -13,7 +13,7 @@ use super::kernel::KernelReading;
 use super::programs::{self, Cera, Control, Passed, Vflood};
 use super::state::State;
 use crate::channel::wire::Capabilities;
-use crate::channel::{Effect, GuestEnd, Reasons, Word, session};
+use crate::channel::{Effect, GuestEnd, Reasons, session};
 use crate::common::clock::now_ns;
 
 /// F-RTO takes the ACKs of what the host lets out for proof that nothing was lost.
@@ -34,10 +34,8 @@ pub(super) struct Work {
     host_until: Option<Instant>,
     attested_until: Option<Instant>,
     flood_segments: u32,
-    /// The host's last word that it holds this guest's packets; `epoch` says how many there were. An earlier agent may
-    /// have heard it.
-    word: Word,
-    epoch: u32,
+    /// The session of the host's agent that attested last.
+    host: u32,
     off_core_permille: Option<u16>,
     /// What this guest says of its TCP.
     endpoint: Option<Reasons>,
@@ -92,8 +90,7 @@ impl Work {
             host_until: None,
             attested_until: None,
             flood_segments: 0,
-            word: Word { host: before.host, serial: before.serial },
-            epoch: before.epoch,
+            host: before.host,
             off_core_permille: None,
             endpoint: None,
             window: None,
@@ -203,11 +200,8 @@ impl Work {
         match effect {
             Effect::Up(hello) => tracing::info!(heartbeat_ms = hello.heartbeat_ms, "the host's agent is there"),
             Effect::Down(why) => tracing::info!("the host's agent is gone, TCP is plain: {why}"),
-            Effect::Attested { until, flood_segments, word } => {
-                if self.word != word {
-                    self.word = word;
-                    self.epoch = self.epoch.wrapping_add(1).max(1);
-                }
+            Effect::Attested { until, flood_segments, host } => {
+                self.host = host;
                 let is_new = self.attested_until.is_none() || self.flood_segments != flood_segments;
                 self.attested_until = Some(until);
                 self.flood_segments = flood_segments;
@@ -240,9 +234,7 @@ impl Work {
             mode: mode(self.config.vflood.mode),
             congestion: congestion(self.config.vflood.congestion_control),
             flood_segments: self.flood_segments,
-            host: self.word.host,
-            serial: self.word.serial,
-            epoch: self.epoch,
+            host: self.host,
             off_core: self.off_core_permille.map_or(0, |permille| 1 + u32::from(permille)),
             endpoint: Reasons::to_bits(self.endpoint),
         })
