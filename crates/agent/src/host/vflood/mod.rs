@@ -75,9 +75,10 @@ fn to_intf(vflood: &Vflood) -> intf::ek_vflood_settings {
     }
 }
 
-/// What tells a port's VM that a connection is held; 0 without a channel, over which it would hear of this.
+/// What tells a port's VM that a connection is held; 0 where no guest looks for it.
 fn token(ifindex: u32, tools: &Tools<'_>) -> u16 {
-    tools.channels.session(ifindex).map_or(0, vflood::token)
+    let guest = tools.channels.guest(ifindex).filter(|guest| guest.capabilities.has(Capabilities::VFLOOD));
+    guest.and_then(|_| tools.channels.session(ifindex)).map_or(0, vflood::token)
 }
 
 impl Wing {
@@ -100,7 +101,7 @@ impl Wing {
             if port.settings.vflood.mode == Mode::Off || port.error.is_some() {
                 continue;
             }
-            // A channel that is new has another session.
+            // A guest has come, or gone, or the channel is another.
             let token = token(*ifindex, tools);
             if let Err(error) = tools.datapath.set_token(*ifindex, token) {
                 tracing::warn!(port = port.link.name, %error, "this VM is not told what is held, and stays plain");
