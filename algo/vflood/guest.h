@@ -31,8 +31,8 @@ static inline u16 vflood_token(u32 session)
  */
 #define VFLOOD_HELD_US 300000000ull
 
-/* Does a guest count on being held, @silent_us after a packet with the token? */
-static inline bool vflood_guest_is_held(u64 silent_us)
+/* Does a guest count on the host to hold, @silent_us after a packet with the token? */
+static inline bool vflood_guest_counts_on_host(u64 silent_us)
 {
 	return silent_us <= VFLOOD_HELD_US;
 }

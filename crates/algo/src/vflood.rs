@@ -511,8 +511,8 @@ pub fn token(session: u32) -> u16 {
     unsafe { sys::vflood_token(session) }
 }
 
-/// Whether a guest counts on being held, so long after a packet with the token.
-pub fn guest_is_held(silent_us: u64) -> bool {
+/// Whether a guest counts on the host to hold, so long after a packet with the token.
+pub fn guest_counts_on_host(silent_us: u64) -> bool {
     // SAFETY: plain arithmetic.
-    unsafe { sys::vflood_guest_is_held(silent_us) }
+    unsafe { sys::vflood_guest_counts_on_host(silent_us) }
 }

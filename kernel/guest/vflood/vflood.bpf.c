@@ -330,7 +330,7 @@ static __always_inline void begin_again(struct sock *sk)
 	struct guest_flow *f = flow_of(sk);
 	u64 now = now_us();
 
-	if (f->held_s && !vflood_guest_is_held(now - (f->held_s - 1) * SECOND_US))
+	if (f->held_s && !vflood_guest_counts_on_host(now - (f->held_s - 1) * SECOND_US))
 		f->held_s = 0;
 	if (is_reducing(f))
 		return;

@@ -338,7 +338,9 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	return TCX_NEXT;
 }
 
-/* An ACK, or a SYN-ACK, lets out what is held, and tells how much the VM may hand over.
+/*
+ * An ACK, or a SYN-ACK, lets out what is held, and tells how much the VM may hand over.
+ * A reset is no ACK: what it let out would be for nobody.
  */
 static __always_inline bool vflood_ack_clock_to_vm(struct __sk_buff *skb, struct way *w)
 {
@@ -350,7 +352,8 @@ static __always_inline bool vflood_ack_clock_to_vm(struct __sk_buff *skb, struct
 			w->verdict = vflood_synack_to_vm(skb, w->c);
 		return true;
 	}
-	if (!(w->c->packet->flags & PACKET_ACK) || !f->vflood_owner)
+	if ((w->c->packet->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK ||
+	    !f->vflood_owner)
 		return true;
 	w->c->scratch->limits.bytes[WINDOW_BY_VFLOOD] =
 		vflood_ack_to_vm(skb, w->c, f, &is_needless);

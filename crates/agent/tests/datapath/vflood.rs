@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::time::Duration;
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_algo::frames::{ACK, CWR, ECE, SYN, Segment, assert_sound};
+use evenkeel_algo::frames::{ACK, CWR, ECE, RST, SYN, Segment, assert_sound};
 use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -256,6 +256,24 @@ fn an_ack_goes_to_the_qdisc_where_something_held_may_leave() {
     managed.hold(10 * WINDOW, false);
     managed.acknowledge(3 * MSS, 8002);
     assert_eq!(managed.told(), before + 2);
+}
+
+/// A receiver that resets has an ACK number, too. What the ACK would let out is dropped with the rest.
+#[test]
+fn a_reset_lets_nothing_out() {
+    // The VM takes no reset with the second sequence number, which may be forged.
+    for (seq, ends) in [(5001, true), (5001 ^ 1 << 31, false)] {
+        let mut managed = Managed::new();
+        for segment in 0..WINDOW {
+            assert_eq!(managed.send(segment), NEXT);
+        }
+        managed.hold(WINDOW, false);
+        let (flow, before) = (managed.place.only_flow(managed.place.pa), managed.told());
+        let reset = Segment { seq, flags: RST | ACK, ..ack(3 * MSS, 0) };
+        assert_eq!(managed.place.run_to_vm(managed.place.pa, &reset.frame()).verdict, NEXT);
+        assert_eq!(managed.told() - before, u64::from(ends), "one order at most: to drop what is held");
+        assert_eq!(managed.place.datapath.vflood(&flow).unwrap().unwrap().flow.snd_una, 1001);
+    }
 }
 
 #[test]

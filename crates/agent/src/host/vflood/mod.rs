@@ -88,7 +88,6 @@ impl Wing {
 
     /// Tells a port's guest whether it may flood: only where its packets are held.
     fn attest(&self, ifindex: u32, tools: &mut Tools<'_>) -> Result<(), DatapathError> {
-        tools.datapath.set_token(ifindex, token(ifindex, tools))?;
         let holds = tools.datapath.holds(ifindex)? && self.rest(ifindex).attests();
         tools.channels.attest(ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         Ok(())
