@@ -91,6 +91,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
             writeln!(text, "does NOT vouch for its TCP, no early ACKs (vSnoop): {}", objections.join("; "))?;
         }
     }
+    if let Some(cards) = status.cards.filter(|cards| *cards > 1) {
+        writeln!(text, "CERA's client leaves its connections to the host: {cards} network cards are up")?;
+    }
     for (name, before) in &status.settings_before {
         writeln!(text, "{name} was changed; it was {before}")?;
     }

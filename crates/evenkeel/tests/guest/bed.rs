@@ -75,6 +75,7 @@ impl Bed {
         let directory = tempfile::tempdir().unwrap();
         ip("tuntap add dev guest mode tap vnet_hdr");
         ip("link set guest master br0 up");
+        ip("tuntap add dev second mode tap vnet_hdr");
         let socket = directory.path().join("channel");
         let spec = VmSpec {
             name: format!("guest-{}", image.series),
@@ -84,7 +85,9 @@ impl Bed {
             vcpus: 1,
             vcpu_threads: 1,
             memory_mib: 512,
-            nics: vec![Nic { tap: "guest".into(), mac: "52:54:00:00:00:05".into(), segmentation_offload: true }],
+            nics: [("guest", "52:54:00:00:00:05"), ("second", "52:54:00:00:00:06")]
+                .map(|(tap, mac)| Nic { tap: tap.into(), mac: mac.into(), segmentation_offload: true })
+                .into(),
             address: GUEST,
             channels: vec![Channel { name: PORT_NAME.into(), socket: socket.clone(), listens: true }],
             accelerator: Accelerator::Tcg,

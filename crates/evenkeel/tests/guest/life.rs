@@ -186,6 +186,20 @@ fn shares(bed: &Bed, algorithm: &str) {
     bed.shell("tc qdisc del dev eth0 root");
 }
 
+/// The host's window is for what goes by one network card, and some connections may go by another.
+fn leaves_windows_to_the_host(bed: &Bed) {
+    assert_eq!(bed.status()["cards"], 1);
+    bed.shell("ip link set eth1 up");
+    bed.wait_until("a guest that does not offer to share", || {
+        bed.channels.guest(PORT).is_some() && !bed.channels.has_client(PORT)
+    });
+    assert_eq!(bed.status()["cards"], 2);
+    let status = bed.shell("evenkeel guest --status");
+    assert!(status.contains("leaves its connections to the host: 2 network cards are up"), "{status}");
+    bed.shell("ip link set eth1 down");
+    bed.wait_until("the client again", || bed.channels.has_client(PORT));
+}
+
 /// CERA's client needs nothing of vFlood's, and the guest's status tells that the host is there.
 fn without_vflood(bed: &Bed) {
     bed.start_agent(CERA_ALONE);
@@ -196,6 +210,7 @@ fn without_vflood(bed: &Bed) {
     std::thread::sleep(Duration::from_millis(4 * u64::from(HEARTBEAT_MS)));
     bed.wait_until("the host's heartbeats", || bed.status()["has_host"] == true);
     shares(bed, "cubic");
+    leaves_windows_to_the_host(bed);
     bed.relay.freeze(true);
     bed.wait_until("the host to be missed", || bed.status()["has_host"] == false);
     bed.relay.freeze(false);

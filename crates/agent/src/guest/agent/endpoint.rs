@@ -115,29 +115,47 @@ impl Found {
     }
 }
 
+/// How many network cards are up; `None` if that cannot be read.
+fn cards(readings: &Readings) -> Option<usize> {
+    let devices = readings.devices.as_ref().ok()?;
+    Some(devices.iter().filter(|device| device.is_card).count())
+}
+
 /// Looks from time to time, and knows what it saw last.
 pub(super) struct Watch {
     looked: Option<Instant>,
     objections: Vec<Objection>,
+    cards: Option<usize>,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    /// What speaks against this guest's TCP as the end of its connections.
+    pub said: Reasons,
+    /// How many network cards are up; `None` if that cannot be read.
+    pub cards: Option<usize>,
 }
 
 impl Watch {
     /// Nothing was looked at yet.
     pub fn new() -> Self {
-        Self { looked: None, objections: Vec::new() }
+        Self { looked: None, objections: Vec::new(), cards: None }
     }
 
-    /// What speaks against this guest, by a look that was taken now or a short while ago.
-    pub fn said(&mut self, now: Instant) -> Reasons {
+    /// What was seen now or a short while ago.
+    pub fn look(&mut self, now: Instant) -> Look {
         if self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK_EVERY) {
-            let objections = objections(&Readings::take(Path::new("/"), attached::look));
+            let readings = Readings::take(Path::new("/"), attached::look);
+            let objections = objections(&readings);
             if self.looked.is_none() || objections != self.objections {
                 tell(&objections);
             }
             self.objections = objections;
+            self.cards = cards(&readings);
             self.looked = Some(now);
         }
-        self.objections.iter().map(|objection| objection.reason).collect()
+        Look { said: self.objections.iter().map(|objection| objection.reason).collect(), cards: self.cards }
     }
 }
 

@@ -39,6 +39,9 @@ pub struct Status {
     /// What speaks against this guest's TCP as the end of its connections, in words; `None` if no agent runs or it has
     /// not looked yet. If the list is empty, the host may acknowledge data early.
     pub endpoint_objections: Option<Vec<String>>,
+    /// How many network cards are up; `None` if no agent runs or that is not known. With several, CERA's client leaves
+    /// its connections to the host.
+    pub cards: Option<u32>,
     /// The window where the host has granted nothing, in segments; 0: the mechanism's own.
     pub flood_segments: u32,
     /// Settings of this guest that were changed, with what they were.
@@ -67,6 +70,7 @@ pub fn status(run_dir: &Path, pin_dir: &Path) -> Result<Status, GuestError> {
         attested_ms: left_ms(control.attested_until_ns),
         off_core_permille: control.off_core.checked_sub(1).filter(|_| left_ms(control.host_until_ns) > 0),
         endpoint_objections: Reasons::from_bits(control.endpoint).filter(|_| holder.is_some()).map(Reasons::words),
+        cards: control.cards.checked_sub(1).filter(|_| holder.is_some()),
         flood_segments: control.flood_segments,
         settings_before: State::load(run_dir)?.changed(),
         counters: COUNTERS.iter().zip(counters.value).map(|((name, _), value)| ((*name).to_owned(), value)).collect(),

@@ -218,6 +218,16 @@ impl Talk {
         Ok(())
     }
 
+    /// A new session tells the host what this guest can do now.
+    fn begin_again(&mut self, work: &mut Work) -> Result<(), GuestError> {
+        self.goodbye();
+        for effect in self.disconnected() {
+            work.obey(effect)?;
+        }
+        *self = Self::new(work)?;
+        Ok(())
+    }
+
     fn goodbye(&mut self) {
         if let (Some(pipe), true) = (&self.pipe, self.unsent.is_empty()) {
             let mut last = Vec::new();
@@ -252,13 +262,14 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut work = Work::begin(config, &options.run_dir, &options.pin_dir)?;
+    let mut watch = Watch::new();
+    work.cards(watch.look(Instant::now()).cards)?;
     let mut talk = Talk::new(&work)?;
     // SAFETY: it only changes this process's own priority. Without the right to do so the agent runs as others do.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
         tracing::debug!("runs at the priority that it was started with");
     }
     let off_core = OffCore::watch().map_err(|error| GuestError::io("cannot start a thread", error))?;
-    let mut watch = Watch::new();
     notify(&[NotifyState::Ready]);
     let (vflood, cera) = (work.config().vflood.mode, work.config().cera.mode);
     tracing::info!(channel = %talk.line.address(), %vflood, %cera, "ready");
@@ -270,9 +281,12 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
         work.off_core(off_core.permille());
         // Before anything is sent, so that the first heartbeat has it; when it changes, a heartbeat is due at once.
         if talk.pipe.is_some() {
-            let said = Some(watch.said(Instant::now()));
-            talk.end.endpoint(said, Instant::now());
-            work.endpoint(said)?;
+            let look = watch.look(Instant::now());
+            if work.cards(look.cards)? {
+                talk.begin_again(&mut work)?;
+            }
+            talk.end.endpoint(Some(look.said), Instant::now());
+            work.endpoint(Some(look.said))?;
         }
         if let Err(error) = talk.speak() {
             tracing::debug!(%error, "cannot send");
@@ -338,13 +352,7 @@ fn reload(options: &Options, has_file: &mut bool, work: &mut Work, talk: &mut Ta
         work.adopt(config)?;
         *has_file = is_file;
         if *work.config() != before {
-            // A new session tells the host what this guest can do now.
-            talk.goodbye();
-            let effects = talk.disconnected();
-            for effect in effects {
-                work.obey(effect)?;
-            }
-            *talk = Talk::new(work)?;
+            talk.begin_again(work)?;
         }
         Ok(())
     });

@@ -39,6 +39,8 @@ pub(super) struct Work {
     off_core_permille: Option<u16>,
     /// What this guest says of its TCP.
     endpoint: Option<Reasons>,
+    /// How many network cards are up; `None` if that is not known.
+    cards: Option<usize>,
     /// The window to share out: 0 ends limits.
     window: Option<u32>,
     /// The earliest time of the next pass: passes may take only so much of a core.
@@ -93,6 +95,7 @@ impl Work {
             host: before.host,
             off_core_permille: None,
             endpoint: None,
+            cards: None,
             window: None,
             pass_at: Instant::now(),
         };
@@ -156,11 +159,36 @@ impl Work {
         if self.config.vflood.mode == Mode::Enforce {
             capabilities = capabilities.with(Capabilities::VFLOOD);
         }
-        if self.config.cera.mode == Mode::Enforce {
+        if self.shares() {
             capabilities = capabilities.with(Capabilities::CERA);
         }
         let session = session().map_err(|error| GuestError::io("cannot draw a number for the session", error))?;
         Ok(GuestEnd::new(self.config.channel.heartbeat_ms.get() as u16, capabilities, session, Instant::now()))
+    }
+
+    /// Whether CERA's client shares windows out. The host's window is for what goes by one network card, and nothing
+    /// says by which: with several, the host limits this guest's connections alone.
+    fn shares(&self) -> bool {
+        self.config.cera.mode == Mode::Enforce && self.cards.is_some_and(|cards| cards <= 1)
+    }
+
+    /// Notes how many network cards are up. Returns whether the host is to be told in a new session what this guest
+    /// can do.
+    ///
+    /// # Errors
+    /// [`GuestError`]
+    pub fn cards(&mut self, cards: Option<usize>) -> Result<bool, GuestError> {
+        if self.cards == cards {
+            return Ok(false);
+        }
+        let before = self.shares();
+        self.cards = cards;
+        self.tell()?;
+        if self.config.cera.mode == Mode::Enforce && !self.shares() {
+            let cards = cards.map_or("an unknown number of".to_owned(), |cards| cards.to_string());
+            tracing::info!("CERA is left to the host, whose window is for one network card: {cards} are up");
+        }
+        Ok(self.shares() != before)
     }
 
     /// Notes the share of the last seconds in which this guest had no core; the next change of what holds writes it.
@@ -237,6 +265,8 @@ impl Work {
             host: self.host,
             off_core: self.off_core_permille.map_or(0, |permille| 1 + u32::from(permille)),
             endpoint: Reasons::to_bits(self.endpoint),
+            cards: self.cards.map_or(0, |cards| 1 + cards as u32),
+            padding: 0,
         })
     }
 
@@ -266,7 +296,7 @@ impl Work {
     /// # Errors
     /// [`GuestError`]
     pub fn farewell(&mut self) -> Result<(), GuestError> {
-        (self.host_until, self.attested_until, self.endpoint) = (None, None, None);
+        (self.host_until, self.attested_until, self.endpoint, self.cards) = (None, None, None, None);
         self.tell()?;
         if let Some(cera) = self.cera.take() {
             cera.unload()?;

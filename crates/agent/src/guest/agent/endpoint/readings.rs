@@ -33,6 +33,8 @@ pub(super) struct Readings {
 pub(super) struct Device {
     /// Its name.
     pub name: String,
+    /// Whether it is a network card.
+    pub is_card: bool,
     /// The device that it belongs to.
     pub master: Reading<String>,
     /// Devices on top of it in this network namespace, its master among them.
@@ -95,8 +97,8 @@ fn devices(net: &Path, attached: &impl Fn(u32) -> Attached) -> Result<Vec<Device
             .map(|upper| Upper { name: upper.to_owned(), kind: kind(&net.join(upper)) })
             .collect();
         waiting.extend(uppers.iter().filter(|upper| is_vlan(upper)).map(|upper| upper.name.clone()));
-        let (master, rps) = (master(&path), rps(&path.join("queues")));
-        devices.push(Device { name, master, uppers, rps, attached: attached(index) });
+        let (is_card, master, rps) = (is_card(&path), master(&path), rps(&path.join("queues")));
+        devices.push(Device { name, is_card, master, uppers, rps, attached: attached(index) });
     }
     Ok(devices)
 }

@@ -198,13 +198,30 @@ fn cards_that_are_down_and_other_devices_do_not_count() {
     assert_eq!(guest.reasons(), [Reason::Rps]);
 }
 
+/// What goes by another card than the host's is not the host's.
+#[test]
+fn cards_that_are_up_are_counted() {
+    let guest = Guest::new();
+    let counted = || cards(&Readings::take(guest.root.path(), |_| guest.attached.clone()));
+    assert_eq!(counted(), Some(1));
+    guest.upper("eth0", "eth0.5", "DEVTYPE=vlan\n");
+    guest.device("wg0", 0x1003);
+    assert_eq!(counted(), Some(1), "a VLAN and a tunnel use the card");
+    guest.card("eth1");
+    assert_eq!(counted(), Some(2));
+    guest.write("sys/class/net/eth1/flags", "0x1002\n");
+    assert_eq!(counted(), Some(1));
+    guest.write("sys/class/net/eth1/flags", "up\n");
+    assert_eq!(counted(), None);
+}
+
 #[test]
 fn a_look_is_taken_again_after_a_while() {
     let mut watch = Watch::new();
     let begin = Instant::now();
-    let first = watch.said(begin);
+    let first = watch.look(begin);
     let looked = watch.looked;
-    assert_eq!((watch.said(begin + LOOK_EVERY / 2), watch.looked), (first, looked));
-    watch.said(begin + LOOK_EVERY);
+    assert_eq!((watch.look(begin + LOOK_EVERY / 2), watch.looked), (first, looked));
+    watch.look(begin + LOOK_EVERY);
     assert_eq!(watch.looked, Some(begin + LOOK_EVERY));
 }
