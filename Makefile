@@ -73,7 +73,7 @@ help:
 	@echo 'make results    run every experiment of docs/results in the lab again (hours)'
 	@echo 'make results-sim  the same in the simulator (half an hour)'
 	@echo 'make results-check  say which pages of docs/results are of other code or of another scenario than is here now'
-	@echo 'make results-verify  run some of the simulator'"'"'s kept runs again; pages whose runs are equal are current (minutes)'
+	@echo 'make results-verify  run the simulator'"'"'s kept runs again; pages whose runs are all equal are current (half an hour)'
 	@echo 'make scorecard  hold what the papers report against the runs that are kept: docs/results/scorecard.md (a minute)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'

@@ -545,9 +545,9 @@ pub struct Scorecard {
     pub page: Option<PathBuf>,
 }
 
-/// Repeat some of the simulator's kept runs and check that they are equal.
+/// Repeat the simulator's kept runs and check that they are equal.
 ///
-/// Runs of the simulator follow from the scenario and the code alone. If the repeated runs are equal to the last digit,
+/// Runs of the simulator follow from the scenario and the code alone. If all kept runs are equal to the last digit,
 /// the results and their pages record it and count as current again. Exits with 1 if any differ.
 #[derive(Debug, Args)]
 pub struct Verify {
@@ -560,9 +560,9 @@ pub struct Verify {
     /// Directory of the scenario files.
     #[arg(long, value_name = "DIR", default_value = "scenarios")]
     pub scenarios: PathBuf,
-    /// Runs of each set to repeat, evenly spread over it.
-    #[arg(long, value_name = "N", default_value = "3")]
-    pub runs: NonZeroUsize,
+    /// A sample: repeat so many runs of each set, evenly spread over it, and record nothing [default: all runs].
+    #[arg(long, value_name = "N")]
+    pub runs: Option<NonZeroUsize>,
     /// Runs at the same time [default: one per core].
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,

@@ -1,4 +1,4 @@
-//! Runs some of the simulator's kept runs again.
+//! Runs the simulator's kept runs again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -22,13 +22,13 @@ use crate::program;
 /// What became of a set.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Runs were equal; the pages that say so now.
+    /// Runs were equal.
     Equal {
         /// How many were run.
         runs: usize,
         /// How many there are.
         of: usize,
-        /// The pages.
+        /// The pages that say so now: none after a sample.
         pages: Vec<PathBuf>,
     },
     /// A run differs: its labels, and how.
@@ -64,14 +64,15 @@ pub struct Wanted<'a> {
     pub scenarios: &'a Path,
     /// Where the pages are.
     pub pages: &'a Path,
-    /// Runs of each set.
-    pub runs: NonZeroUsize,
+    /// Runs of each set that are a sample; `None`: all.
+    pub runs: Option<NonZeroUsize>,
     /// Runs at once.
     pub jobs: NonZeroUsize,
 }
 
 impl Wanted<'_> {
-    /// Repeats some runs of a set, and notes it in the pages if all are equal.
+    /// Repeats runs of a set. If these are all runs, and equal, its pages say so: a change may show in any cell, and a
+    /// sample misses it.
     pub fn verify(&self, directory: &Path) -> Result<Outcome, CliError> {
         let results = evenkeel_report::load(directory)?;
         if results.set.engine != Engine::Sim {
@@ -93,12 +94,16 @@ impl Wanted<'_> {
             return Ok(Outcome::Left("the scenario has changed since"));
         }
         let cells = sweep::cells(&loaded)?;
-        let sample = evenkeel_report::sample(results.records.len(), self.runs.get());
+        let of = results.records.len();
+        let sample = evenkeel_report::sample(of, self.runs.map_or(of, NonZeroUsize::get));
         if let Some(difference) = self.first_difference(&loaded, &cells, &results, &sample)? {
             return Ok(Outcome::Differs(difference));
         }
-        let (runs, of) = (sample.len(), results.records.len());
-        let again = Again { program: program::simulating(), settings, runs, of };
+        let runs = sample.len();
+        if runs < of {
+            return Ok(Outcome::Equal { runs, of, pages: Vec::new() });
+        }
+        let again = Again { program: program::simulating(), settings, runs };
         let pages = evenkeel_report::note_again(&results, directory, self.pages, &again)?;
         Ok(Outcome::Equal { runs, of, pages })
     }

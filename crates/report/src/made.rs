@@ -15,7 +15,7 @@ pub(crate) struct Mark {
     pub engine: Engine,
     /// Digests of the code.
     pub code: String,
-    /// Digests of the code that last ran some of the runs again, and found them equal.
+    /// Digests of the code that last ran all runs again, and found them equal.
     pub again: Option<String>,
     /// Digest of the settings.
     pub settings: String,
@@ -63,9 +63,9 @@ pub(crate) fn in_words(set: &RunSet) -> String {
 }
 
 fn again_in_words(again: &Again) -> String {
-    let Again { program, runs, of, .. } = again;
+    let Again { program, runs, .. } = again;
     let by = if program.commit.is_some() { "by " } else { "" };
-    format!("Run again {by}{}: {runs} of {of} runs, equal to the last digit", program.commit_in_words())
+    format!("Run again {by}{}: all {runs} runs, equal to the last digit", program.commit_in_words())
 }
 
 /// A mark for a page; nothing where the results do not say what made them.
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn what_was_run_again_is_current_with_either_code() {
         let program = Program { commit: None, clean: None, code: "c0d3".to_owned() };
-        let again = Again { program, settings: "5e78".to_owned(), runs: 2, of: 24 };
+        let again = Again { program, settings: "5e78".to_owned(), runs: 24 };
         let set = set(Some(Provenance { again: Some(again), ..made() }));
         let found = find_mark(&mark(&set).unwrap()).unwrap();
         assert_eq!(Some(&found), mark_of(&set).as_ref());
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!((why("c0de"), why("c0d3"), why("c0d")), (0, 0, 1));
         assert_eq!(found.why_old(&codes("c0d3"), "5e77"), ["the scenario has changed since"]);
         let words = in_words(&set);
-        assert!(words.ends_with(". Run again of no known commit: 2 of 24 runs, equal to the last digit"), "{words}");
+        assert!(words.ends_with(". Run again of no known commit: all 24 runs, equal to the last digit"), "{words}");
     }
 
     #[test]

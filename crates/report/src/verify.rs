@@ -44,7 +44,7 @@ pub fn difference(results: &Results, kept: &RunRecord, mut now: RunRecord) -> Op
     of_metric.map(|name| format!("{name} was {} and is {}", value(was(name)), value(is(name)))).or(of_part)
 }
 
-/// Notes in the kept results, and in the pages that were made of them, that some of their runs were run again and are
+/// Notes in the kept results, and in the pages that were made of them, that all runs were run again and are
 /// equal. Returns the pages.
 ///
 /// # Errors

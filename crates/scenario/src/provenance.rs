@@ -39,10 +39,8 @@ pub struct Again {
     pub program: Program,
     /// Digest of the same settings as that program has it: it may know keys that the first did not.
     pub settings: String,
-    /// How many runs were run again.
+    /// How many runs they are.
     pub runs: usize,
-    /// How many there are.
-    pub of: usize,
 }
 
 impl Program {

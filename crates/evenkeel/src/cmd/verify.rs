@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::verify::{Outcome, Wanted, sets};
 
-/// Runs some kept runs again, and says whether they are equal.
+/// Runs kept runs again, and says whether they are equal.
 pub fn run(arguments: &Verify) -> Result<(), CliError> {
     let Verify { results, pages, scenarios, runs, jobs } = arguments;
     let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
@@ -20,7 +20,11 @@ pub fn run(arguments: &Verify) -> Result<(), CliError> {
         let (count, words) = match wanted.verify(&directory)? {
             Outcome::Equal { runs, of, pages } => {
                 let pages: Vec<String> = pages.iter().map(|page| path(page).to_string()).collect();
-                let noted = if pages.is_empty() { String::new() } else { format!("; noted in {}", pages.join(", ")) };
+                let noted = match pages.as_slice() {
+                    _ if runs < of => "; a sample, nothing is noted".to_owned(),
+                    [] => String::new(),
+                    pages => format!("; noted in {}", pages.join(", ")),
+                };
                 (&mut equal, format!("{runs} of {of} runs, equal to the last digit{noted}"))
             }
             Outcome::Differs(how) => (&mut differ, format!("differs: {}", shown(&how))),

@@ -65,8 +65,9 @@ fn kept_runs_are_run_again_and_compared() {
     fs::write(place.path("scenarios/small.toml"), SMALL).unwrap();
     place.good(&["sim", "s.toml", "--quiet", "--out", "r"]);
     place.good(&["report", "r", "--page", "pages/small.md", "--keep", "kept/small"]);
-    let verify = |set: &str| place.run(&["verify", set, "--pages", "pages", "--runs", "2"]);
-    let equal = "2 of 16 runs, equal to the last digit";
+    let verify = |set: &str| place.run(&["verify", set, "--pages", "pages"]);
+    let sample = |set: &str| place.run(&["verify", set, "--pages", "pages", "--runs", "2"]);
+    let equal = "16 of 16 runs, equal to the last digit";
     let (code, out, err) = verify("kept");
     assert_eq!((code, out), (0, format!("kept/small: {equal}\n1 sets are equal, 0 differ, 0 were not run\n")), "{err}");
     // As if other code had made them.
@@ -85,6 +86,11 @@ fn kept_runs_are_run_again_and_compared() {
     fs::write(place.path("pages/other.md"), &other).unwrap();
     let check = || place.good(&["report", "pages", "--check"]);
     assert!(check().contains("pages/small.md: old: the code has changed since"), "{}", check());
+    let unmarked = fs::read_to_string(place.path("pages/small.md")).unwrap();
+    let (code, out, err) = sample("r");
+    let seen = "r: 2 of 16 runs, equal to the last digit; a sample, nothing is noted\n";
+    assert!(code == 0 && out.starts_with(seen), "{out}{err}");
+    assert_eq!(fs::read_to_string(place.path("pages/small.md")).unwrap(), unmarked);
     let (code, out, err) = verify("r");
     let noted = format!("r: {equal}; noted in pages/small.md\n1 sets are equal, 0 differ, 0 were not run\n");
     assert_eq!((code, out), (0, noted), "{err}");
@@ -92,10 +98,7 @@ fn kept_runs_are_run_again_and_compared() {
     fs::remove_file(place.path("pages/other.md")).unwrap();
     assert_eq!(check(), "pages/small.md: current\n1 of 1 pages are current\n");
     let page = fs::read_to_string(place.path("pages/small.md")).unwrap();
-    assert!(
-        page.contains("Run again by commit ") && page.contains(": 2 of 16 runs, equal to the last digit"),
-        "{page}"
-    );
+    assert!(page.contains("Run again by commit ") && page.contains(": all 16 runs, equal to the last digit"), "{page}");
     assert_eq!(place.good(&["report", "r", "--markdown"]), page);
     // Other results, as if they were of this scenario.
     fs::write(place.path("s.toml"), SMALL.replace("rate_mbit = 100", "rate_mbit = 100\ndelay_us = 70")).unwrap();
