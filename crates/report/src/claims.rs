@@ -36,6 +36,8 @@ pub(crate) enum Said {
     Order {
         /// The cells in the paper's order, and our figures.
         cells: Vec<(String, Option<Summary>)>,
+        /// The cell by whose figures these are divided, if they are gains.
+        over: Option<String>,
     },
 }
 
@@ -65,9 +67,15 @@ fn ratio<'a>(view: &View<'_>, paper: &'a PaperFigures, stated: &PaperRatio) -> V
 
 fn order<'a>(view: &View<'_>, paper: &'a PaperFigures, stated: &PaperOrder) -> Vec<Claim<'a>> {
     let of_place = |place: Labels| {
-        let here = |own| cell(view, &place, own).and_then(|cell| cell.spread(&stated.metric));
+        let mut base = place.clone();
+        base.extend(stated.over.clone());
+        let over = (!stated.over.is_empty()).then(|| title(&stated.over));
+        let here = |own| {
+            let of = cell(view, &place, own)?;
+            if over.is_some() { quotient(of, cell(view, &base, own)?, &stated.metric) } else { of.spread(&stated.metric) }
+        };
         let cells = stated.cells.iter().map(|own| (title(own), here(own))).collect();
-        Claim { paper, place, column: Column::of(&stated.metric), said: Said::Order { cells } }
+        Claim { paper, place, column: Column::of(&stated.metric), said: Said::Order { cells, over } }
     };
     stated.cells.first().map_or_else(Vec::new, |first| places(view, paper, first).into_iter().map(of_place).collect())
 }
@@ -119,10 +127,14 @@ impl Claim<'_> {
         let context: Vec<String> = self.place.iter().map(|(axis, label)| format!("{axis}: {label}")).collect();
         let context = if context.is_empty() { String::new() } else { format!(" ({})", context.join(", ")) };
         let what = match &self.said {
-            Said::Ratio { cells: [of, to], .. } => format!("{of} / {to}"),
-            Said::Order { cells } => cells.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" > "),
+            Said::Ratio { cells: [of, to], .. } => format!(": {of} / {to}"),
+            Said::Order { cells, over } => {
+                let over = over.as_ref().map_or_else(String::new, |over| format!(", times that of {over}"));
+                let titles: Vec<&str> = cells.iter().map(|(title, _)| title.as_str()).collect();
+                format!("{over}: {}", titles.join(" > "))
+            }
         };
-        format!("{}: {what}{context}", self.column.title)
+        format!("{}{what}{context}", self.column.title)
     }
 
     /// What the paper has: a ratio, or which end of the order is better.
@@ -138,11 +150,8 @@ impl Claim<'_> {
     pub fn here(&self) -> String {
         match &self.said {
             Said::Ratio { here: None, .. } => "\u{2013}".to_owned(),
-            Said::Ratio { here: Some(here), .. } => {
-                let [median, min, max] = [here.median, here.min, here.max].map(number::times);
-                if min == max { median } else { format!("{median} ({min}\u{2013}{max})") }
-            }
-            Said::Order { cells } => {
+            Said::Ratio { here: Some(here), .. } => times(*here),
+            Said::Order { cells, over } => {
                 let figures: Option<Vec<(&str, Summary)>> =
                     cells.iter().map(|(title, here)| Some((title.as_str(), (*here)?))).collect();
                 let Some(mut figures) = figures else { return "\u{2013}".to_owned() };
@@ -151,6 +160,7 @@ impl Claim<'_> {
                     _ => other.median.total_cmp(&one.median),
                 });
                 let each = figures.iter().map(|(title, here)| match self.column.range(*here, "\u{2013}") {
+                    _ if over.is_some() => format!("{title} {}", times(*here)),
                     None => format!("{title} {}", self.column.figure(here.median)),
                     Some(range) => format!("{title} {} ({range})", self.column.figure(here.median)),
                 });
@@ -158,4 +168,10 @@ impl Claim<'_> {
             }
         }
     }
+}
+
+/// A ratio with its range.
+fn times(ratio: Summary) -> String {
+    let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(number::times);
+    if min == max { median } else { format!("{median} ({min}\u{2013}{max})") }
 }

@@ -243,6 +243,13 @@ cases! {
         orders = [{ metric = \"segments_sent\", cells = [{ block = \"64\" }, { block = \"64\" }] },\n\
         { metric = \"goodput_mbit\", cells = [{ block = \"64\" }, {}] }]\n\
         [[paper]]\nsource = \"T\"\norders = [{ metric = \"goodput_mbit\", cells = [{ block = \"64\" }] }]");
+    paper_orders_gains_over_nothing: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\n\
+        values = [64, 128]\n[[axes]]\nname = \"n\"\nkey = \"repetitions\"\nvalues = [1, 2]\n\
+        [[paper]]\nsource = \"T\"\ncell = { n = \"2\" }\n\
+        orders = [{ metric = \"timeouts\", cells = [{ block = \"64\" }, { block = \"128\" }], over = { n = \"2\" } }]\n\
+        [[paper]]\nsource = \"T\"\n\
+        orders = [{ metric = \"timeouts\", cells = [{ block = \"64\" }, { block = \"128\" }], over = { n = \"1\" } },\n\
+        { metric = \"timeouts\", cells = [{ block = \"64\" }, { block = \"128\" }], over = { m = \"1\" } }]");
     paper_ratios_of_what_is_never_there: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\n\
         values = [64, 128]\n[[paper]]\nsource = \"T\"\n\
         ratios = [{ metric = \"rtt_mean_ms\", of = { block = \"64\" }, to = { block = \"128\" }, value = 2 }]\n\

@@ -35,7 +35,7 @@ settings! {
     /// Use ECN for guests that have none: mark their data as ECN-capable, echo the marks and hide them from the guest.
     ecn_for_guests: bool = true;
     /// g: probes before a SYN.
-    g_probes: Probes = Bounded::new(DEFAULTS.probes), note "0 sends none";
+    g_probes: Probes = Bounded::new(DEFAULTS.probes), note "0 sends none, and leaves what the VM opens alone";
     /// Send probes ahead of SYN-ACKs too, and set the first window of answers by them; both hosts must have this on.
     answers: bool = false;
     /// k1: share of marked bytes (smoothed, DCTCP's alpha) from which windows are limited.

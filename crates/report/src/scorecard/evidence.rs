@@ -235,7 +235,7 @@ impl Evidence {
                 };
                 (number::times(*paper), holds.to_owned())
             }
-            Said::Order { cells } => {
+            Said::Order { cells, .. } => {
                 let here: Vec<Option<f64>> = cells.iter().map(|(_, here)| here.map(|here| here.median)).collect();
                 let pairs = self.tally.order(&here, claim.column.better != Better::Lower);
                 let stated = Stated::Order { metric, cells: cells.len() };

@@ -64,6 +64,10 @@ pub struct PaperOrder {
     pub metric: String,
     /// Cells from best to worst: axis name to label, all of the same axes.
     pub cells: Vec<Labels>,
+    /// Where the paper compares gains: the cell by whose figure each is divided, as other labels of axes that `cell`
+    /// names.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub over: Labels,
 }
 
 impl PaperFigures {

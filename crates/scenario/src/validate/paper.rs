@@ -29,6 +29,7 @@ pub(super) fn problems(scenario: &Scenario, path: &str, figures: &PaperFigures) 
         if order.cells.len() < 2 {
             problems.push(Problem::at(format!("{path}.cells"), "must be two cells or more"));
         }
+        problems.extend(over(scenario, &format!("{path}.over"), figures, &order.over));
         for (place, own) in order.cells.iter().enumerate() {
             let path = format!("{path}.cells[{place}]");
             problems.extend(cell(scenario, &path, figures, [own, &order.cells[0]]));
@@ -36,6 +37,22 @@ pub(super) fn problems(scenario: &Scenario, path: &str, figures: &PaperFigures) 
                 problems.push(Problem::at(&path, "this cell is in the order already"));
             }
         }
+    }
+    problems
+}
+
+/// What is wrong with the cell by whose figures those of an order are divided.
+fn over(scenario: &Scenario, path: &str, figures: &PaperFigures, over: &Labels) -> Vec<Problem> {
+    let mut problems = labels(scenario, path, over);
+    if !problems.is_empty() {
+        return problems;
+    }
+    for (axis, label) in over.iter().filter(|(axis, label)| figures.cell.get(*axis).is_none_or(|own| own == *label)) {
+        let message = match figures.cell.get(axis) {
+            None => format!("says of axis {} what it divides by; `cell` must say what is divided", quoted(axis)),
+            Some(_) => format!("must be another label of axis {} than {}, which `cell` has", quoted(axis), quoted(label)),
+        };
+        problems.push(Problem::at(path, message));
     }
     problems
 }
