@@ -72,7 +72,11 @@ fn order<'a>(view: &View<'_>, paper: &'a PaperFigures, stated: &PaperOrder) -> V
         let over = (!stated.over.is_empty()).then(|| title(&stated.over));
         let here = |own| {
             let of = cell(view, &place, own)?;
-            if over.is_some() { quotient(of, cell(view, &base, own)?, &stated.metric) } else { of.spread(&stated.metric) }
+            if over.is_some() {
+                quotient(of, cell(view, &base, own)?, &stated.metric)
+            } else {
+                of.spread(&stated.metric)
+            }
         };
         let cells = stated.cells.iter().map(|own| (title(own), here(own))).collect();
         Claim { paper, place, column: Column::of(&stated.metric), said: Said::Order { cells, over } }

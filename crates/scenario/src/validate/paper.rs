@@ -50,7 +50,9 @@ fn over(scenario: &Scenario, path: &str, figures: &PaperFigures, over: &Labels) 
     for (axis, label) in over.iter().filter(|(axis, label)| figures.cell.get(*axis).is_none_or(|own| own == *label)) {
         let message = match figures.cell.get(axis) {
             None => format!("says of axis {} what it divides by; `cell` must say what is divided", quoted(axis)),
-            Some(_) => format!("must be another label of axis {} than {}, which `cell` has", quoted(axis), quoted(label)),
+            Some(_) => {
+                format!("must be another label of axis {} than {}, which `cell` has", quoted(axis), quoted(label))
+            }
         };
         problems.push(Problem::at(path, message));
     }

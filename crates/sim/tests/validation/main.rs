@@ -2,6 +2,7 @@
 //! agree, with the reasons.
 
 mod lab;
+mod mechanisms;
 mod peer;
 
 use std::path::PathBuf;
