@@ -27,7 +27,7 @@ export CARGO_BUILD_TARGET := $(TARGET)
 export RUSTFLAGS := -C target-feature=+crt-static
 export CARGO_TERM_COLOR ?= auto
 
-RESULTS := demo $(addprefix pvtcp/,shared-core fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack \
+RESULTS := demo $(addprefix pvtcp/,shared-core fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack fig13-density \
              s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
            $(addprefix proboscis/,incast answers one-to-all all-to-all) \
            $(addprefix vflood/,fig6 answer wire fig7 fig7-slow-port rest fig10 with-vsnoop migration table1 table1-slices table1-crowded fairness) $(addprefix vsnoop/,receiver idle ask bulk) \

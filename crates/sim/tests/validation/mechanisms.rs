@@ -50,10 +50,13 @@ fn vflood_orders_its_variants_as_the_lab_does() {
 
 #[test]
 fn vsnoop_orders_its_variants_as_the_lab_does() {
-    for (scenario, same) in [("vsnoop/ask", 20), ("vsnoop/idle", 20), ("vsnoop/receiver", 0)] {
+    // All that receiver shows is small, or within the runs' spread.
+    for (scenario, same, is_large) in
+        [("vsnoop/ask", 20, true), ("vsnoop/idle", 20, true), ("vsnoop/receiver", 0, false)]
+    {
         let found = compared(scenario, "scheme", &[]);
         assert!(found.same >= same && found.small[0] == found.small[1], "{scenario}: {found:#?}");
-        assert!(found.near() > 0.9, "{scenario}: {found:#?}");
+        assert!(found.near() > 0.9 && (!is_large || found.near_effects() > 0.9), "{scenario}: {found:#?}");
     }
 }
 
@@ -68,9 +71,10 @@ fn proboscis_orders_its_variants_as_the_lab_does() {
 
 #[test]
 fn cera_orders_its_variants_as_the_lab_does() {
-    for (scenario, same) in [("cera/fig2", 25), ("cera/fig4", 25), ("cera/fig5", 10)] {
+    // Ratios to fig2's memcached alone are off, whose answers fill the simulator's link.
+    for (scenario, same, near_effects) in [("cera/fig2", 25, 0.5), ("cera/fig4", 25, 0.9), ("cera/fig5", 10, 0.9)] {
         let found = compared(scenario, "scheme", &[]);
         assert!(found.same >= same, "{scenario}: {found:#?}");
-        assert!(found.near() > 0.8, "{scenario}: {found:#?}");
+        assert!(found.near() > 0.8 && found.near_effects() > near_effects, "{scenario}: {found:#?}");
     }
 }
