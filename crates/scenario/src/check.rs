@@ -56,7 +56,7 @@ pub(crate) fn check(schema: &Json, value: &Value, path: &str, problems: &mut Vec
 pub(crate) fn descend<'a>(schema: &'a Json, segments: &[&str]) -> Result<&'a Json, (usize, Vec<String>)> {
     let mut at = vec![schema];
     for (depth, segment) in segments.iter().enumerate() {
-        // The alternatives of a tagged table have keys of their own; the first that has this one decides.
+        // The alternatives of a tagged table have keys of their own, and some the same key with other bounds.
         let tables: Vec<&Json> =
             at.iter().flat_map(|s| alternatives(s).map_or_else(|| vec![*s], |all| all.iter().collect())).collect();
         let below = |table: &&'a Json| {
@@ -71,7 +71,9 @@ pub(crate) fn descend<'a>(schema: &'a Json, segments: &[&str]) -> Result<&'a Jso
         }
         at = next;
     }
-    Ok(at[0])
+    // The widest bounds decide here; a whole table is held to those of its own alternative.
+    let width = |schema: &Json| Some(schema["maximum"].as_f64()? - schema["minimum"].as_f64()?);
+    Ok(at[1..].iter().fold(at[0], |widest, schema| if width(schema) > width(widest) { schema } else { widest }))
 }
 
 /// Says that a key is unknown, and what is allowed.

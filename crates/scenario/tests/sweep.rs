@@ -101,3 +101,18 @@ fn seeds_differ_by_repetition_and_stay() {
     assert_eq!(seeds, [0x910a_2dec_8902_5cc1, 0xbeeb_8da1_658e_ec67, 0xf893_a2ee_fb32_555e]);
     assert_ne!(sweep::run_seed(1, 0), sweep::run_seed(2, 0));
 }
+
+/// Bulk workloads have `flows` too, up to a thousand.
+#[test]
+fn an_axis_is_held_to_the_bounds_of_its_own_workload() {
+    let varied = |kind: &str, value: u32| {
+        let text = TEXT.replace("kind = \"bulk\"", kind).replace("vms.a.tcp.era", "workloads.w.flows");
+        Scenario::from_str(&text.replace("[\"paper\", \"current\"]", &format!("[1, {value}]")), "sweep.toml")
+    };
+    let loaded = varied("kind = \"poisson\"\nload = 0.5\nsizes = 1000", 20_000).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(sweep::cells(&loaded).unwrap().len(), 6);
+    assert!(varied("kind = \"bulk\"", 1000).is_ok());
+    let error = varied("kind = \"bulk\"", 20_000).unwrap_err().to_string();
+    assert!(error.starts_with("sweep.toml:16: axes[0].values[1]"), "{error}");
+    assert!(error.contains("from 1 to 1000, not 20000 (in the cell"), "{error}");
+}
