@@ -27,7 +27,7 @@ export CARGO_BUILD_TARGET := $(TARGET)
 export RUSTFLAGS := -C target-feature=+crt-static
 export CARGO_TERM_COLOR ?= auto
 
-RESULTS := demo $(addprefix pvtcp/,shared-core fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack fig13-density \
+RESULTS := demo $(addprefix pvtcp/,shared-core fig4-rtt table1-one-sender fig5-senders fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack fig13-density \
              s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
            $(addprefix proboscis/,incast answers one-to-all all-to-all) \
            $(addprefix vflood/,fig6 answer wire fig7 fig7-slow-port rest fig10 with-vsnoop migration table1 table1-slices table1-crowded fairness) $(addprefix vsnoop/,receiver idle ask bulk) \
@@ -71,9 +71,9 @@ help:
 	@echo 'make soak       applications through enforced ports while agents and ports come and go, and the same without (as root; SOAK_SECONDS each, 3600)'
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
 	@echo 'make results    run every experiment of docs/results in the lab again (hours)'
-	@echo 'make results-sim  the same in the simulator (half an hour)'
+	@echo 'make results-sim  the same in the simulator (an hour)'
 	@echo 'make results-check  say which pages of docs/results are of other code or of another scenario than is here now'
-	@echo 'make results-verify  run the simulator'"'"'s kept runs again; pages whose runs are all equal are current (half an hour)'
+	@echo 'make results-verify  run the simulator'"'"'s kept runs again; pages whose runs are all equal are current (an hour)'
 	@echo 'make scorecard  hold what the papers report against the runs that are kept: docs/results/scorecard.md (a minute)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'
@@ -168,7 +168,7 @@ results: build
 	    $(EVENKEEL) report results/$$name --page docs/results/$$(echo $$name | tr / -).md --keep $(KEPT)/$$name || exit 1; \
 	done
 
-# Every simulation of docs/results: half an hour on two cores. It goes on where it was interrupted; runs of other code are refused, and RESTART=--restart makes
+# Every simulation of docs/results: an hour on two cores. It goes on where it was interrupted; runs of other code are refused, and RESTART=--restart makes
 # all again.
 RESTART :=
 
