@@ -98,7 +98,7 @@ impl Transform for DropNull {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::KEYWORDS;
+    use crate::check::{KEYWORDS, descend};
 
     fn each(schema: &Value, see: &mut dyn FnMut(&serde_json::Map<String, Value>)) {
         let Value::Object(map) = schema else { return };
@@ -146,5 +146,23 @@ mod tests {
                 );
             }
         });
+    }
+
+    /// An axis is held to the widest bounds of a key that several kinds of workload have.
+    #[test]
+    fn the_widest_bounds_of_a_key_contain_all_others() {
+        let kinds = SCHEMA["properties"]["workloads"]["additionalProperties"]["oneOf"].as_array().unwrap();
+        let mut found = 0;
+        for (key, one) in kinds.iter().flat_map(|kind| kind["properties"].as_object().unwrap()) {
+            let widest = descend(&SCHEMA, &["workloads", "w", key]).unwrap();
+            if let (Some(least), Some(most)) = (one["minimum"].as_f64(), one["maximum"].as_f64()) {
+                let is_within = widest["minimum"].as_f64() <= Some(least) && Some(most) <= widest["maximum"].as_f64();
+                assert!(is_within, "{key}: {one} is not within {widest}");
+                found += usize::from(one["minimum"] != widest["minimum"] || one["maximum"] != widest["maximum"]);
+            } else {
+                assert_eq!(one["type"], widest["type"], "{key}");
+            }
+        }
+        assert!(found >= 2, "`flows` and `request_bytes` have other bounds: {found}");
     }
 }
