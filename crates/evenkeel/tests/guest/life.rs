@@ -85,6 +85,11 @@ fn floods(bed: &Bed) {
     assert!(bed.registered("vflood") && bed.sysctl("tcp_congestion_control") == "vflood");
     bed.start_agent(CONFIG);
     bed.wait_until("the flood of old connections under a new agent", || flood_of(&both()));
+    // They go on to hear whether they are held.
+    bed.let_go();
+    bed.wait_until("plain windows of old connections that nobody holds", || plain(&both()));
+    bed.hold();
+    bed.wait_until("their flood again", || flood_of(&both()));
     // The agent is told to end.
     bed.shell("kill $(cat /run/evenkeel/guest.lock)");
     bed.wait_until("the agent to end", || bed.status()["is_running"] == false);
@@ -104,6 +109,8 @@ fn floods(bed: &Bed) {
     bed.wait_until("the flood of a guest that enforces again", || {
         bed.status()["vflood_mode"] == 2 && flood_of(&both())
     });
+    keeps_what_it_has(bed, CERA_ALONE);
+    bed.wait_until("the flood of a guest that stays as it was", || flood_of(&both()));
 
     // A loss: the shadow window takes over, and the flood goes on afterwards.
     let before = bed.counter("handovers");
@@ -113,6 +120,23 @@ fn floods(bed: &Bed) {
     bed.wait_until("the flood after losses", || flood_of(&both()));
     assert!(bed.counter("retracts") > 0);
     bed.end_connections();
+}
+
+/// A configuration for which the agent cannot note what it changes is refused whole.
+fn keeps_what_it_has(bed: &Bed, config: &str) {
+    let all = || {
+        let names = ["tcp_congestion_control", "tcp_frto"];
+        (names.map(|name| bed.sysctl(name)), bed.status()["vflood_mode"].clone(), bed.registered("vflood"))
+    };
+    let refusals = || bed.shell("cat /tmp/guest.log").matches("the configuration is refused").count();
+    let (before, refused) = (all(), refusals());
+    // Where the file is written before it has its name.
+    bed.shell("mkdir /run/evenkeel/guest-state.new");
+    bed.reload(config);
+    bed.wait_until("the refusal", || refusals() > refused);
+    assert_eq!(all(), before);
+    assert!(!bed.shell("cat /tmp/guest.log").contains("not all of those could be set again"));
+    bed.shell("rmdir /run/evenkeel/guest-state.new");
 }
 
 /// A controller with a window for the guest in each epoch.
@@ -215,6 +239,7 @@ fn without_vflood(bed: &Bed) {
     bed.wait_until("the host to be missed", || bed.status()["has_host"] == false);
     bed.relay.freeze(false);
     bed.wait_until("the host again", || bed.status()["has_host"] == true);
+    keeps_what_it_has(bed, CONFIG);
     bed.reload(CONFIG);
     bed.wait_until("vFlood", || bed.registered("vflood") && bed.status()["vflood_mode"] == 2);
     bed.reload(CERA_ALONE);

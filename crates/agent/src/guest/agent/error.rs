@@ -46,6 +46,14 @@ pub enum GuestError {
         /// Why the verifier refused a program.
         verdict: Option<String>,
     },
+    /// A configuration could not be taken, and the one before it holds in part only.
+    #[error("{why}; and not all of those could be set again: {also}")]
+    InPart {
+        /// Why the new one could not be taken.
+        why: Box<GuestError>,
+        /// Why not all of the one before it holds.
+        also: Box<GuestError>,
+    },
     /// An operation of the system failed.
     #[error("{}: {source}", shown(context))]
     Io {
@@ -79,6 +87,7 @@ impl GuestError {
                 Some("it says which settings to put back; put them back by hand (sysctl NAME=VALUE), then remove it")
             }
             Self::Missing { help, .. } => Some(help),
+            Self::InPart { .. } => Some("once that is mended, have it read again, or restart the agent"),
             Self::Bpf { source, verdict: None, .. } if source.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
                 Some(CAPABILITIES)
             }

@@ -28,7 +28,9 @@ const CERA_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-cera.
 /// Maps that outlive the agent; those of `struct_ops` are pinned under the names of their registrations.
 const CONTROL: &str = "control";
 const COUNTERS: &str = "counters";
-const MAPS: [&str; 4] = [CONTROL, COUNTERS, "share", "limited"];
+/// What the packets at hand say: connections that an earlier agent registered must see what this one's programs write.
+const ARRIVALS: &str = "arrivals";
+const MAPS: [&str; 5] = [CONTROL, COUNTERS, ARRIVALS, "share", "limited"];
 /// Registrations.
 const VFLOOD: &str = "vflood";
 const SETTER: &str = "setter";
@@ -53,12 +55,13 @@ pub(super) fn make_pin_dir(pin_dir: &Path) -> Result<(), GuestError> {
         });
     }
     fs::create_dir_all(pin_dir).map_err(|error| GuestError::io(format!("cannot make {}", pin_dir.display()), error))?;
-    if let Some(control) = read_control(pin_dir) {
-        if control.version != intf::EK_GUEST_VERSION {
-            remove(pin_dir)?;
-            fs::create_dir_all(pin_dir)
-                .map_err(|error| GuestError::io(format!("cannot make {}", pin_dir.display()), error))?;
-        }
+    let is_other = read_control(pin_dir).is_some_and(|control| control.version != intf::EK_GUEST_VERSION);
+    // Its connections would never hear of a token again; without the map control they are plain for good.
+    let is_deaf = pin_dir.join(VFLOOD).exists() && !pin_dir.join(ARRIVALS).exists();
+    if is_other || is_deaf {
+        remove(pin_dir)?;
+        fs::create_dir_all(pin_dir)
+            .map_err(|error| GuestError::io(format!("cannot make {}", pin_dir.display()), error))?;
     }
     Ok(())
 }

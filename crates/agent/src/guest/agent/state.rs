@@ -66,6 +66,7 @@ impl State {
 
     /// Writes the file, so that it is there whole or as it was; removes it if there is nothing to put back.
     fn store(&self) -> Result<(), GuestError> {
+        let new = self.file.with_extension("new");
         let write = || -> io::Result<()> {
             if self.kept.sysctls.is_empty() {
                 return match fs::remove_file(&self.file) {
@@ -73,13 +74,16 @@ impl State {
                     _ => Ok(()),
                 };
             }
-            let new = self.file.with_extension("new");
             let mut handle = File::create(&new)?;
             handle.write_all(serde_json::to_string_pretty(&self.kept)?.as_bytes())?;
             handle.sync_all()?;
             fs::rename(&new, &self.file)
         };
-        write().map_err(|error| GuestError::io(format!("cannot write {}", self.file.display()), error))
+        write().map_err(|error| {
+            // A part of it is of no use, and takes room.
+            let _ = fs::remove_file(&new);
+            GuestError::io(format!("cannot write {}", self.file.display()), error)
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -107,9 +111,21 @@ impl State {
         if now == value && ours.is_none() {
             return Ok(());
         }
-        self.kept.sysctls.insert(name.to_owned(), Change { before, set: value.to_owned() });
-        self.store()?;
+        self.note(name, Some(Change { before, set: value.to_owned() }))?;
         self.write(name, value)
+    }
+
+    /// Notes a change in the file, or that there is none any more; if that fails, what was noted before stays noted.
+    fn note(&mut self, name: &str, change: Option<Change>) -> Result<(), GuestError> {
+        if self.kept.sysctls.get(name) == change.as_ref() {
+            return Ok(());
+        }
+        let before = self.kept.clone();
+        match change {
+            Some(change) => self.kept.sysctls.insert(name.to_owned(), change),
+            None => self.kept.sysctls.remove(name),
+        };
+        self.store().inspect_err(|_| self.kept = before)
     }
 
     /// Puts a setting back, unless somebody else has set it since. Returns its value now, if it was put back.
@@ -118,14 +134,15 @@ impl State {
     /// [`GuestError`]: it can be tried again.
     pub fn put_back(&mut self, name: &str) -> Result<Option<String>, GuestError> {
         let Some(change) = self.kept.sysctls.get(name).cloned() else { return Ok(None) };
-        let is_ours = self.read(name)? == change.set;
-        if is_ours {
-            self.write(name, &change.before)?;
-        } else {
+        let now = self.read(name)?;
+        // It was set, or was back already when its note could not be removed.
+        let is_ours = [&change.set, &change.before].contains(&&now);
+        if !is_ours {
             tracing::info!(setting = name, "somebody else has set it: it stays");
+        } else if now != change.before {
+            self.write(name, &change.before)?;
         }
-        self.kept.sysctls.remove(name);
-        self.store()?;
+        self.note(name, None)?;
         Ok(is_ours.then_some(change.before))
     }
 
@@ -180,6 +197,29 @@ mod tests {
         state.write(NAME, "1").unwrap();
         assert_eq!(state.put_back(NAME).unwrap(), None);
         assert_eq!(state.read(NAME).unwrap(), "1");
+    }
+
+    #[test]
+    fn what_cannot_be_noted_is_not_set_and_a_note_that_cannot_go_is_kept() {
+        let (directory, load) = place();
+        let mut state = load();
+        let no_room = directory.path().join("state.new");
+        fs::create_dir(&no_room).unwrap();
+        assert!(state.set(NAME, "0").is_err());
+        assert_eq!((state.read(NAME).unwrap().as_str(), state.changed().len()), ("2", 0));
+        fs::remove_dir(&no_room).unwrap();
+        fs::write(directory.path().join("net/ipv4/tcp_sack"), "1\n").unwrap();
+        state.set("net.ipv4.tcp_sack", "0").unwrap();
+        state.set(NAME, "0").unwrap();
+        fs::create_dir(&no_room).unwrap();
+        assert!(state.put_back(NAME).is_err());
+        // It is back, and set again without a word in the file; then back for good.
+        assert_eq!((state.read(NAME).unwrap().as_str(), load().changed()[NAME].as_str()), ("2", "2"));
+        state.set(NAME, "0").unwrap();
+        assert!(state.put_back(NAME).is_err());
+        fs::remove_dir(&no_room).unwrap();
+        assert_eq!(state.put_back(NAME).unwrap().as_deref(), Some("2"));
+        assert_eq!(load().changed().into_keys().collect::<Vec<_>>(), ["net.ipv4.tcp_sack"]);
     }
 
     #[test]

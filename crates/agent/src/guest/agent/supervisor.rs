@@ -351,14 +351,16 @@ fn reload(options: &Options, has_file: &mut bool, work: &mut Work, talk: &mut Ta
     let outcome = load(options, *has_file).and_then(|(config, is_file)| {
         work.adopt(config)?;
         *has_file = is_file;
-        if *work.config() != before {
-            talk.begin_again(work)?;
-        }
         Ok(())
     });
     match outcome {
         Ok(()) => tracing::info!("configuration read again"),
         Err(error) => tracing::error!("the configuration is refused, the settings before it stay: {error}"),
+    }
+    if *work.config() != before {
+        if let Err(error) = talk.begin_again(work) {
+            tracing::error!("the host is not told what this guest can do now: {error}");
+        }
     }
     notify(&[NotifyState::Ready]);
 }

@@ -99,31 +99,43 @@ impl Work {
             window: None,
             pass_at: Instant::now(),
         };
-        work.adopt(config)?;
+        work.set_up(config)?;
         Ok(work)
     }
 
-    /// Makes a configuration the one that holds.
+    /// Makes a configuration the one that holds, or leaves the one before it.
+    ///
+    /// # Errors
+    /// [`GuestError`]: the configuration before it holds, unless it is [`GuestError::InPart`].
+    pub fn adopt(&mut self, config: Config) -> Result<(), GuestError> {
+        let before = self.config.clone();
+        let Err(why) = self.set_up(config) else { return Ok(()) };
+        match self.set_up(before) {
+            Ok(()) => Err(why),
+            Err(also) => Err(GuestError::InPart { why: Box::new(why), also: Box::new(also) }),
+        }
+    }
+
+    /// Loads and sets what a configuration asks for, and takes back what it does not.
     ///
     /// # Errors
     /// [`GuestError`]: then it holds in part only.
-    pub fn adopt(&mut self, config: Config) -> Result<(), GuestError> {
-        match (config.vflood.mode, self.vflood.take()) {
-            (Mode::Off, loaded) => {
-                // Nothing may get an algorithm that is about to go.
-                self.state.put_back(DEFAULT_CONTROL)?;
-                if let Some(vflood) = loaded {
-                    vflood.unload(&self.control)?;
-                }
+    fn set_up(&mut self, config: Config) -> Result<(), GuestError> {
+        if config.vflood.mode == Mode::Off {
+            // Nothing may get an algorithm that is about to go.
+            self.state.put_back(DEFAULT_CONTROL)?;
+            if let Some(vflood) = self.vflood.take() {
+                vflood.unload(&self.control)?;
             }
-            (_, Some(vflood)) => self.vflood = Some(vflood),
-            (_, None) => self.vflood = Some(Vflood::load(&self.pin_dir, &self.kernel)?),
+        } else if self.vflood.is_none() {
+            self.vflood = Some(Vflood::load(&self.pin_dir, &self.kernel)?);
         }
-        match (config.cera.mode, self.cera.take()) {
-            (Mode::Off, Some(cera)) => cera.unload()?,
-            (Mode::Off, None) => {}
-            (_, Some(cera)) => self.cera = Some(cera),
-            (_, None) => self.cera = Some(Cera::load(&self.pin_dir)?),
+        if config.cera.mode == Mode::Off {
+            if let Some(cera) = self.cera.take() {
+                cera.unload()?;
+            }
+        } else if self.cera.is_none() {
+            self.cera = Some(Cera::load(&self.pin_dir)?);
         }
         if let Some(cera) = &mut self.cera {
             cera.leave_out(&config.channel.address.0);
