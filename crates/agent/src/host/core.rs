@@ -410,7 +410,7 @@ impl Core {
         }
         let is_offline = self.offline.contains(&link.ifindex);
         let mut settings = port::settings(&self.loaded.config, &link.name, is_offline);
-        let leased = self.leases.check(link.ifindex, &link.name, &settings);
+        let leased = self.leases.check(link.ifindex, &link.name, &settings, is_offline);
         self.leave_ports(leased);
         let timed_ns = self.leases.lay_over(link.ifindex, &mut settings);
         let known = self.ports.get(&link.ifindex).filter(|port| port.link.name == link.name);
@@ -423,9 +423,6 @@ impl Core {
                 && port.timed_ns == timed_ns
                 && self.datapath.is_by_hook(link.ifindex)
         });
-        let queue_is_theirs = known.is_some_and(|port| {
-            port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
-        });
         let before = known.and_then(|port| port.error.clone());
         let words = known.map_or_else(|| ChannelLog::new(Instant::now()), |port| port.words.clone());
         let wanted = settings.port_queue_segments.get();
@@ -434,8 +431,7 @@ impl Core {
             self.wings.all_mut().into_iter().for_each(|wing| wing.begin(link.ifindex));
         }
         let domain = self.domain(link.ifindex);
-        let mut port =
-            Port { link: link.clone(), domain, settings, error: None, queue_is_theirs, is_offline, timed_ns, words };
+        let mut port = Port { link: link.clone(), domain, settings, error: None, is_offline, timed_ns, words };
         let served = if is_settled { Ok(()) } else { self.serve(&port) };
         // Only once the programs are there: the channel's connection may pass through the port.
         self.open_channel(link, port.settings.channel.as_ref());
@@ -452,7 +448,7 @@ impl Core {
         }
         self.ports.insert(link.ifindex, port);
         self.wings.all_mut().into_iter().for_each(|wing| wing.changed());
-        if queue_is_theirs { QueueAction::Leave } else { self.plan_queue(link, wanted) }
+        self.plan_queue(link, wanted)
     }
 
     /// A device is no port any more. Returns what to do with its queue, which may have been raised under another
@@ -488,6 +484,8 @@ impl Core {
             return;
         };
         if port.error.is_none() && !self.datapath.is_on(link.ifindex) {
+            // Its VM may be on its way. One that is not gains nothing until somebody says that it is online.
+            let is_offline = port.link.name == link.name && self.offline.contains(&link.ifindex);
             tracing::warn!(
                 port = link.name,
                 "its programs are gone: it is another device with the same index, or somebody has taken them off; \
@@ -495,8 +493,15 @@ impl Core {
             );
             self.count("ports_bare");
             // A device with the queue length that was set here is most likely the same one.
-            let note = self.state.queues.get(&link.ifindex).filter(|c| c.set_segments == link.queue_segments).cloned();
+            let is_as_noted = |change: &&QueueChange| {
+                change.set_segments == link.queue_segments || change.theirs_over_segments.is_some()
+            };
+            let note = self.state.queues.get(&link.ifindex).filter(is_as_noted).cloned();
             self.gone(link.ifindex);
+            if is_offline {
+                tracing::warn!(port = link.name, "it stays offline until `evenkeel port online`");
+                self.offline.insert(link.ifindex);
+            }
             if let Some(note) = note {
                 self.state.queues.insert(link.ifindex, note);
                 self.note();
@@ -553,9 +558,6 @@ impl Core {
         let action = self.state.plan(link, wanted_segments);
         if action == QueueAction::Theirs {
             tracing::info!(port = link.name, queue = link.queue_segments, "somebody else has set this queue: it stays");
-            if let Some(port) = self.ports.get_mut(&link.ifindex) {
-                port.queue_is_theirs = true;
-            }
         }
         if matches!(action, QueueAction::Set(segments) if !self.settle(link, segments)) {
             self.state.restore(link.ifindex, before);

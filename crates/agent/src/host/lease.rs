@@ -127,15 +127,19 @@ impl Leases {
         self.of(ifindex).map(|lease| lease.id).map_or_else(Vec::new, |id| self.end(id, Some(why)))
     }
 
-    /// Ends the lease that has a port, if other settings are configured there than when it began; returns all its
-    /// ports.
-    pub fn check(&mut self, ifindex: u32, name: &str, configured: &PortSettings) -> Vec<Changed> {
-        let is_other = |port: &Leased| port.configured != *configured || port.name != name;
-        let port = self.of(ifindex).and_then(|lease| lease.ports.get(&ifindex));
-        match port.filter(|port| is_other(port)).map(|port| shown(&port.name).to_string()) {
-            Some(port) => self.end_on(ifindex, &format!("{port} is configured otherwise than when it began")),
-            None => Vec::new(),
-        }
+    /// Ends the lease that has a port, if its VM is about to leave, or if other settings are configured there than when
+    /// it began; returns all its ports.
+    pub fn check(&mut self, ifindex: u32, name: &str, configured: &PortSettings, is_offline: bool) -> Vec<Changed> {
+        let Some(port) = self.of(ifindex).and_then(|lease| lease.ports.get(&ifindex)) else { return Vec::new() };
+        let named = shown(&port.name);
+        let why = if is_offline {
+            format!("{named} is offline, because its VM is about to leave")
+        } else if port.configured != *configured || port.name != name {
+            format!("{named} is configured otherwise than when it began")
+        } else {
+            return Vec::new();
+        };
+        self.end_on(ifindex, &why)
     }
 
     /// Lays a lease's mode over what is configured on a port. Returns since when the port's exchanges are timed; 0:
@@ -256,12 +260,22 @@ mod tests {
     fn another_configuration_ends_it_and_the_same_does_not() {
         let (mut leases, id) = begun(Instant::now());
         let mut other = configured("vp2");
-        assert!(leases.check(2, "vp2", &other).is_empty());
+        assert!(leases.check(2, "vp2", &other, false).is_empty());
         assert_eq!(leases.holder(2), Some("somebody"));
         other.set_mode(Mechanism::Cera, Mode::Enforce);
-        assert_eq!(leases.check(2, "vp2", &other).len(), 2);
+        assert_eq!(leases.check(2, "vp2", &other, false).len(), 2);
         assert!(leases.why_ended(id).contains("vp2 is configured otherwise"), "{}", leases.why_ended(id));
         assert_eq!(leases.holder(1), None);
+    }
+
+    #[test]
+    fn a_vm_that_is_about_to_leave_ends_it() {
+        let (mut leases, id) = begun(Instant::now());
+        assert!(leases.check(3, "vp3", &configured("vp3"), true).is_empty());
+        // What is configured for a mechanism that is off anyhow is the same offline.
+        assert_eq!(leases.check(1, "vp1", &configured("vp1"), true).len(), 2);
+        assert!(leases.why_ended(id).contains("vp1 is offline"), "{}", leases.why_ended(id));
+        assert_eq!(leases.holder(2), None);
     }
 
     #[test]

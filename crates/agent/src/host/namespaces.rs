@@ -42,6 +42,8 @@ pub struct Namespaces {
     /// How long until the next look, while a name is no namespace yet.
     put_off: Duration,
     hearers: BTreeMap<u32, JoinHandle<()>>,
+    /// Namespaces in which not everything is undone yet, with what was said of that.
+    left_over: BTreeMap<u32, String>,
     sender: mpsc::Sender<Vec<LinkEvent>>,
     devices: mpsc::Receiver<Vec<LinkEvent>>,
 }
@@ -57,12 +59,21 @@ impl Namespaces {
     pub fn new() -> Self {
         let (sender, devices) = mpsc::channel(WAITING);
         let names = Watch::new(Path::new(DIRECTORY));
-        Self { names, looks_at: Instant::now(), put_off: LOOK_SOON, hearers: BTreeMap::new(), sender, devices }
+        Self {
+            names,
+            looks_at: Instant::now(),
+            put_off: LOOK_SOON,
+            hearers: BTreeMap::new(),
+            left_over: BTreeMap::new(),
+            sender,
+            devices,
+        }
     }
 
     /// When [`look`](Self::look) is to be called; never where no other namespace is wanted, or was.
     pub fn looks_at(&self, core: &Core) -> Option<Instant> {
-        (core.is_elsewhere() || !self.hearers.is_empty()).then_some(self.looks_at)
+        let has_some = core.is_elsewhere() || !self.hearers.is_empty() || !self.left_over.is_empty();
+        has_some.then_some(self.looks_at)
     }
 
     /// Which namespaces are wanted may have changed.
@@ -117,10 +128,23 @@ impl Namespaces {
                 Err(error) => tracing::debug!(%error, name, "a network namespace is not looked at"),
             }
         }
-        for (base, name, _) in known.iter().filter(|(base, ..)| !kept.contains(base)) {
+        for (base, name, inode) in known.iter().filter(|(base, ..)| !kept.contains(base)) {
+            let file = Path::new(DIRECTORY).join(name);
+            let is_named = fs::metadata(file).is_ok_and(|it| it.ino() as u32 == *inode);
+            let undone = undo(*base, core, links);
+            if let (true, Err(why)) = (is_named, &undone) {
+                if self.left_over.insert(*base, why.clone()).as_ref() != Some(why) {
+                    tracing::error!(name, "not all is undone in this network namespace, which is tried again: {why}");
+                }
+                is_early = true;
+                continue;
+            }
+            // One without a name would be kept alive by the wait.
+            undone.unwrap_or_else(|why| tracing::error!(name, "not all is undone in this network namespace: {why}"));
             tracing::info!(name, "the network namespace is left: it has this name no more, or is not wanted");
-            self.leave(*base, core, links);
+            self.leave(*base, core);
         }
+        self.left_over.retain(|base, _| !kept.contains(base));
         for base in kept.into_iter().filter(|base| !self.hearers.contains_key(base)).collect::<Vec<_>>() {
             self.listen(base);
         }
@@ -187,18 +211,34 @@ impl Namespaces {
         }
     }
 
-    fn leave(&mut self, base: u32, core: &mut Core, links: &mut Links) {
-        let mut planned = Vec::new();
-        for number in core.touched_in(base) {
-            if let Ok(Some(link)) = links.get(number) {
-                let action = core.let_go(&link);
-                planned.push((link, action));
-            }
-        }
-        set_queues(core, links, &planned);
+    fn leave(&mut self, base: u32, core: &mut Core) {
         core.leave_namespace(base);
+        self.left_over.remove(&base);
         if let Some(task) = self.hearers.remove(&base) {
             task.abort();
         }
     }
+}
+
+/// Undoes what was done to devices of a namespace; what cannot be undone stays noted.
+///
+/// # Errors
+/// What is left, and why.
+fn undo(base: u32, core: &mut Core, links: &mut Links) -> Result<(), String> {
+    let mut planned = Vec::new();
+    let mut unseen = Ok(());
+    for number in core.touched_in(base) {
+        match links.get(number) {
+            Ok(Some(link)) => {
+                let action = core.let_go(&link);
+                planned.push((link, action));
+            }
+            Ok(None) => {}
+            Err(error) => unseen = Err(error.to_string()),
+        }
+    }
+    set_queues(core, links, &planned);
+    unseen?;
+    let raised = planned.iter().find(|(link, _)| core.has_changed_queue(link.ifindex));
+    raised.map_or(Ok(()), |(link, _)| Err(format!("the queue of {} does not have its length yet", link.name)))
 }

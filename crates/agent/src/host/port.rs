@@ -23,8 +23,6 @@ pub(super) struct Port {
     pub settings: PortSettings,
     /// Why it is not served.
     pub error: Option<String>,
-    /// Somebody else has set its queue while we ran: theirs stays.
-    pub queue_is_theirs: bool,
     /// Its VM is about to leave.
     pub is_offline: bool,
     /// Since when a trial times its exchanges, in the datapath's clock; 0: none does.

@@ -38,7 +38,8 @@ pub fn has_settled(datapath: &mut Datapath, link: &Link, segments: u32, patience
 /// Ends all promises on ports whose queues are to be put back. Returns those in which too much still waits for that
 /// after [`TIMEOUT`].
 pub fn unsettled(datapath: &mut Datapath, links: &[Link], queues: &BTreeMap<u32, QueueChange>) -> BTreeSet<u32> {
-    let back = |link: &Link| queues.get(&link.ifindex).map(|change| change.before_segments);
+    let is_ours = |change: &&QueueChange| change.theirs_over_segments.is_none();
+    let back = |link: &Link| queues.get(&link.ifindex).filter(is_ours).map(|change| change.before_segments);
     let shorter = links.iter().filter_map(|link| Some((back(link)?, link)));
     let mut unsettled = BTreeSet::new();
     for (segments, link) in shorter.filter(|(segments, link)| shortens(link, *segments)) {

@@ -40,6 +40,9 @@ pub struct QueueChange {
     pub older_segments: BTreeSet<u32>,
     /// Length that it was given.
     pub set_segments: u32,
+    /// Somebody else has set another length since, where this one was wanted: theirs stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theirs_over_segments: Option<u32>,
 }
 
 /// What to do with a queue.
@@ -49,7 +52,8 @@ pub enum QueueAction {
     Leave,
     /// Set it to this length.
     Set(u32),
-    /// It was changed by us, and by somebody else since: theirs stays.
+    /// It was changed by us, and by somebody else since: theirs stays. Said once while a port wants another length, and
+    /// again when that ends.
     Theirs,
 }
 
@@ -168,15 +172,28 @@ impl HostState {
                 before_segments: link.queue_segments,
                 older_segments: BTreeSet::new(),
                 set_segments: wanted_segments,
+                theirs_over_segments: None,
             };
             self.queues.insert(link.ifindex, change);
             return QueueAction::Set(wanted_segments);
         };
+        match change.theirs_over_segments {
+            Some(over) if over == wanted_segments => return QueueAction::Leave,
+            Some(_) => {
+                self.queues.remove(&link.ifindex);
+                return if wanted_segments == 0 { QueueAction::Theirs } else { self.plan(link, wanted_segments) };
+            }
+            None => {}
+        }
         // Lengths that we know; anything else is somebody's choice.
         let is_ours = change.older_segments.contains(&link.queue_segments)
             || [change.before_segments, change.set_segments].contains(&link.queue_segments);
         if !is_ours {
-            self.queues.remove(&link.ifindex);
+            // Noted while the port is one, for the next agent and for `--stop`.
+            match wanted_segments {
+                0 => self.queues.remove(&link.ifindex),
+                over => self.queues.insert(link.ifindex, QueueChange { theirs_over_segments: Some(over), ..change }),
+            };
             return QueueAction::Theirs;
         }
         let target = wanted_segments.max(change.before_segments);
@@ -239,6 +256,28 @@ mod tests {
         state.plan(&link(1000), 4000);
         assert_eq!(state.plan(&link(2000), 0), QueueAction::Theirs);
         assert!(state.queues.is_empty());
+    }
+
+    #[test]
+    fn what_somebody_else_set_while_an_agent_ran_stays_whichever_agent_comes() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = HostState::default();
+        state.plan(&link(1000), 4000);
+        assert_eq!(state.plan(&link(500), 4000), QueueAction::Theirs);
+        assert_eq!(state.plan(&link(500), 4000), QueueAction::Leave);
+        state.store(directory.path()).unwrap();
+        let load = || HostState::load(directory.path()).unwrap();
+        assert_eq!(load().plan(&link(700), 4000), QueueAction::Leave);
+        let mut state = load();
+        assert_eq!(state.plan(&link(500), 0), QueueAction::Theirs, "`--stop` says so");
+        assert!(state.queues.is_empty());
+        let mut state = load();
+        assert!(state.rename(3, "vnet0", "vnet9"));
+        assert_eq!(state.plan(&Link { name: "vnet9".into(), ..link(500) }, 4000), QueueAction::Leave);
+        // The operator wants another length now.
+        let mut state = load();
+        assert_eq!(state.plan(&link(500), 5000), QueueAction::Set(5000));
+        assert_eq!(state.plan(&link(5000), 0), QueueAction::Set(500));
     }
 
     #[test]

@@ -214,6 +214,32 @@ struct Listeners {
     metrics: (config::Metrics, Option<JoinHandle<()>>),
 }
 
+impl Listeners {
+    /// Closes the metrics' socket if the next one has its port: the kernel has no room for one of all addresses beside
+    /// one of a single address.
+    async fn make_room(&mut self, next: &config::Metrics) {
+        if !next.enabled || next.listen.port() != self.metrics.0.listen.port() {
+            return;
+        }
+        if let Some(task) = self.metrics.1.take() {
+            task.abort();
+            // Its listener is closed once the task has ended.
+            let _ = task.await;
+        }
+    }
+
+    /// Opens the metrics' socket that was closed for a configuration that is refused.
+    async fn serve_metrics_again(&mut self, core: &Rc<RefCell<Core>>) {
+        if self.metrics.1.is_some() {
+            return;
+        }
+        match bind_metrics(&self.metrics.0).await {
+            Ok(listener) => self.metrics.1 = listener.map(|listener| serve_metrics(listener, core)),
+            Err(error) => tracing::error!("metrics are not served any more: {error}"),
+        }
+    }
+}
+
 impl Drop for Listeners {
     fn drop(&mut self) {
         self.control.1.abort();
@@ -279,6 +305,11 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     let is_elsewhere = !config.netns.is_empty();
     if is_elsewhere {
         netns::may_enter().map_err(may_not_enter)?;
+    }
+    Datapath::recall_namespaces(&options.pin_dir)?;
+    let left_behind = netns::all();
+    if !left_behind.is_empty() {
+        netns::may_enter().map_err(|error| may_not_leave(&left_behind, error))?;
     }
     let datapath = Datapath::open_by(&options.pin_dir, config.attach, is_elsewhere)?;
     if datapath.took_over() {
@@ -524,9 +555,9 @@ async fn reload(
         }
         Err(error) => {
             tracing::error!("the configuration is refused, the settings before it stay: {error}");
-            let mut core = core.borrow_mut();
-            core.count("reloads_refused");
-            core.refuse(error.to_string());
+            core.borrow_mut().count("reloads_refused");
+            core.borrow_mut().refuse(error.to_string());
+            listeners.serve_metrics_again(core).await;
         }
     }
     // Counted last: a reader that sees the count also sees the outcome.
@@ -538,7 +569,7 @@ async fn reload(
 async fn prepare(
     options: &Options,
     core: &Rc<RefCell<Core>>,
-    listeners: &Listeners,
+    listeners: &mut Listeners,
 ) -> Result<(Loaded, Option<Listener>, Option<Option<TcpListener>>), HostError> {
     let loaded = load(options, Some(core.borrow().loaded()))?;
     core.borrow().check_hook(&loaded.config)?;
@@ -552,15 +583,13 @@ async fn prepare(
     let mut control = (config.control != listeners.control.0)
         .then(|| Listener::bind(&config.control.socket, &config.control.group))
         .transpose()?;
-    let metrics = if config.metrics == listeners.metrics.0 {
-        None
-    } else if config.metrics.enabled
-        && listeners.metrics.0.enabled
-        && config.metrics.listen == listeners.metrics.0.listen
-    {
-        // Only what is checked when the file is read has changed; the socket is the same.
+    let (served, is_served) = (&listeners.metrics.0, listeners.metrics.1.is_some());
+    // Of a socket that stays, only what is checked when the file is read can have changed.
+    let stays = if config.metrics.enabled { is_served && served.listen == config.metrics.listen } else { !is_served };
+    let metrics = if stays {
         None
     } else {
+        listeners.make_room(&config.metrics).await;
         Some(bind_metrics(&config.metrics).await?)
     };
     // Last of all: until then the earlier socket is answered.
@@ -576,6 +605,21 @@ fn may_not_enter(error: std::io::Error) -> HostError {
         help:
             "it takes CAP_SYS_ADMIN, and RestrictNamespaces=net in its unit: docs/platforms/kubevirt-kata.md has both"
                 .to_owned(),
+    }
+}
+
+/// What an agent before this one did in other namespaces could not be undone, and would be forgotten.
+fn may_not_leave(left_behind: &[(u32, String, u32)], error: std::io::Error) -> HostError {
+    let names: Vec<_> = left_behind.iter().map(|(_, name, _)| name.as_str()).collect();
+    HostError::Missing {
+        what: format!(
+            "the agent before this one has ports in other network namespaces ({}), and this process may not enter \
+             them to undo that: {error}",
+            names.join(", ")
+        ),
+        help: "`evenkeel host --stop` as root undoes it, or start the agent once with CAP_SYS_ADMIN, and \
+               RestrictNamespaces=net in its unit: docs/platforms/kubevirt-kata.md has both"
+            .to_owned(),
     }
 }
 

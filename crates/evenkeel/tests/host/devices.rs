@@ -149,6 +149,8 @@ fn programs_that_somebody_takes_off_are_missed_and_put_on_again() {
     host.start();
     wait_until("the port", || host.ports() == ["vp1"]);
     wait_until("its queue", || queue_length("vp1") == 4000);
+    // Its VM is about to leave, and nobody has said that it stays.
+    host.ask(&["port", "offline", "vp1"]).unwrap();
     let pin = CString::new(host.text(&format!("bpf/evenkeel/links/{}-to_vm", index("vp1")))).unwrap();
     // SAFETY: the path is a string of C, and the descriptor is new.
     let link = unsafe { OwnedFd::from_raw_fd(libbpf_sys::bpf_obj_get(pin.as_ptr())) };
@@ -160,8 +162,37 @@ fn programs_that_somebody_takes_off_are_missed_and_put_on_again() {
     assert!(is_said || status["agent"]["ports_bare"] == 1, "{status}");
     wait_until("the programs", || tcx_programs("vp1") == 2);
     wait_until("the port", || host.ports() == ["vp1"]);
-    assert_eq!(host.status()["agent"]["ports_bare"], 1);
+    let status = host.status();
+    assert!(status["agent"]["ports_bare"] == 1 && status["ports"][0]["offline"].is_object(), "{status}");
+    host.ask(&["port", "online", "vp1"]).unwrap();
+    assert!(host.status()["ports"][0]["offline"].is_null());
     // It is the same device still.
     host.stop();
     assert_eq!(queue_length("vp1"), 71);
+}
+
+#[test]
+fn a_queue_that_somebody_else_sets_is_theirs_whichever_agent_comes() {
+    let mut host = Host::new();
+    let _vms = [host.add_vm(1), host.add_vm(2)];
+    host.start();
+    wait_until("the queues", || ["vp1", "vp2"].map(queue_length) == [4000; 2]);
+    let noted = || fs::read_to_string(host.path("run/host-state.json")).unwrap();
+    ip("link set vp1 txqueuelen 500");
+    wait_until("the agent to note it", || noted().contains("theirs_over_segments"));
+    host.signal(Signal::SIGTERM);
+    host.ended();
+    host.start();
+    wait_until("the ports", || host.ports() == ["vp1", "vp2"]);
+    // Older kernels give another name only to a device that is down.
+    ip("link set vp1 down");
+    ip("link set vp1 name vp3");
+    let has = |name: &str| host.ports().iter().any(|port| port == name);
+    wait_until("its other name", || has("vp3") && !has("vp1"));
+    // News of a device comes in order: once this is seen, so is all that was before.
+    ip("link add vp4 type veth peer name q4");
+    wait_until("another port", || has("vp4"));
+    assert_eq!(queue_length("vp3"), 500);
+    assert_eq!(host.stop()["left"], serde_json::json!(["vp3"]));
+    assert_eq!(["vp3", "vp2"].map(queue_length), [500, 72]);
 }

@@ -236,19 +236,44 @@ fn an_agent_without_namespaces_leaves_them() {
     host.stop();
 }
 
-#[test]
-fn without_the_right_to_enter_it_says_so_and_ends() {
-    let mut host = host("auto");
-    host.more_capabilities = "";
+/// What an agent says that may not enter namespaces, and ends.
+fn refusal_without_the_right_to_enter(host: &Host) -> String {
     let output = std::process::Command::new("setpriv")
         .args(["--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--no-new-privs", env!("CARGO_BIN_EXE_evenkeel")])
         .args(["host", "--config", &host.text("host.toml")])
         .args(["--run-dir", &host.text("run"), "--pin-dir", &host.text("bpf/evenkeel")])
         .output()
         .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{error}");
+    error
+}
+
+#[test]
+fn without_the_right_to_enter_it_says_so_and_ends() {
+    let host = host("auto");
+    let error = refusal_without_the_right_to_enter(&host);
     assert!(error.contains("CAP_SYS_ADMIN") && !host.path("bpf/evenkeel").exists(), "{error}");
+}
+
+/// Nor is what the agent before it did there forgotten.
+#[test]
+fn without_the_right_to_enter_nothing_is_left_behind() {
+    for attach in ["auto", "clsact"] {
+        let mut host = host(attach);
+        let one = Pod::new("pod1");
+        host.start();
+        wait_until("the ports", || host.ports() == ["pod1/vp1", "pod1/vp2"]);
+        wait_until("the queue", || one.queue() == 4000);
+        host.signal(Signal::SIGTERM);
+        host.ended();
+        host.configure("enforce", METRICS, "");
+        let error = refusal_without_the_right_to_enter(&host);
+        assert!(error.contains("(pod1)") && error.contains("evenkeel host --stop"), "{error}");
+        assert_eq!((one.queue(), one.programs()), (4000, both_by(attach)));
+        host.stop();
+        assert_eq!((one.queue(), one.programs()), (71, (0, 0)));
+    }
 }
 
 /// What a mechanism does through the agent, or by looking into the tap, it does in a namespace too.

@@ -1,7 +1,7 @@
 //! Reloads change nothing in silence, and leave the control socket where it is.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
@@ -89,6 +89,34 @@ fn files_that_are_gone_are_not_taken_for_settings() {
         assert!(is_as_before());
     }
     assert_eq!(host.status()["agent"]["reloads_refused"], 6);
+}
+
+/// The kernel has no room for a socket of all addresses beside one of a single address.
+#[test]
+fn metrics_move_to_other_addresses_of_their_port() {
+    let mut host = Host::new();
+    host.start();
+    let file = host.path("host.toml");
+    let first = fs::read_to_string(&file).unwrap();
+    let at = |address: &str, more: &str| {
+        let listen = format!("\"{address}:{METRICS}\"\n{more}");
+        fs::write(&file, first.replace(&format!("\"127.0.0.1:{METRICS}\"\n"), &listen)).unwrap();
+        reload(&host)
+    };
+    let is_heard_at = |address: [u8; 4]| TcpStream::connect((Ipv4Addr::from(address), METRICS)).is_ok();
+    for _ in 0..2 {
+        assert_eq!(at("0.0.0.0", "allow_remote = true\n"), None);
+        assert!(is_heard_at([127, 0, 0, 2]) && host.metrics(METRICS).is_some());
+        assert_eq!(at("127.0.0.1", ""), None);
+        assert!(!is_heard_at([127, 0, 0, 2]) && host.metrics(METRICS).is_some());
+    }
+    // One that is another's: the address before it is served as before.
+    let _taken = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 9), METRICS)).unwrap();
+    let why = at("127.0.0.9", "").expect("the address is another's");
+    assert!(why.contains("127.0.0.9"), "{why}");
+    assert!(host.metrics(METRICS).is_some());
+    assert_eq!(at("127.0.0.3", ""), None);
+    assert!(is_heard_at([127, 0, 0, 3]) && host.metrics(METRICS).is_none());
 }
 
 /// A process that does not outlive the test.

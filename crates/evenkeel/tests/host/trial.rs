@@ -135,6 +135,15 @@ fn a_port_has_one_trial_and_a_reload_breaks_none_in_silence() {
     assert!(text.contains("vp1 is configured otherwise"), "{text}");
     wait_until("what is configured", || is_as_configured(&host, "vp1"));
 
+    // A VM that is about to leave: what is configured is the same offline.
+    let trial = Trial::start(&host, &["vp1", "vp2"], LONG);
+    host.ask(&["port", "offline", "vp1"]).unwrap();
+    let (code, text) = trial.ended();
+    assert!(code == Some(1) && text.contains("vp1 is offline, because its VM is about to leave"), "{text}");
+    wait_until("both ports", || is_as_configured(&host, "vp1") && is_as_configured(&host, "vp2"));
+    refused(&["vp1"], "vp1 offline");
+    host.ask(&["port", "online", "vp1"]).unwrap();
+
     let trial = Trial::start(&host, &["vp1", "vp2"], LONG);
     ip("link del vp1");
     let (code, text) = trial.ended();

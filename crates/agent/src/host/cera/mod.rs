@@ -124,7 +124,8 @@ impl Mechanism for Wing {
     ) -> Result<(), HostError> {
         let report = self.port_report(port);
         if asked.in_words && report.mode != Mode::Off {
-            shown.words.push(report.explain(shown.flow.is_local));
+            let failure = self.error.as_deref().or_else(|| self.view.as_ref()?.error.as_deref());
+            shown.words.push(report.explain(shown.flow.is_local, failure));
         }
         Ok(())
     }

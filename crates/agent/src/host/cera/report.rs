@@ -100,7 +100,9 @@ pub fn report(view: Option<&View>, error: Option<&str>) -> Option<Report> {
 
 /// The report of a port with these settings.
 pub fn report_port(settings: &CeraPort, view: Option<&View>, ifindex: u32) -> PortReport {
-    let found = view.and_then(|view| view.vms.iter().find(|(of, _)| *of == ifindex));
+    // A controller that does nothing has lifted all limits, and looks at no VM.
+    let working = view.filter(|view| view.error.is_none());
+    let found = working.and_then(|view| view.vms.iter().find(|(of, _)| *of == ifindex));
     let share = found.map(|(_, share)| *share).unwrap_or_default();
     PortReport {
         mode: settings.mode,
@@ -115,14 +117,17 @@ pub fn report_port(settings: &CeraPort, view: Option<&View>, ifindex: u32) -> Po
 }
 
 impl PortReport {
-    /// What holds for a connection of the port, in a sentence or two.
-    pub(super) fn explain(&self, is_local: bool) -> String {
+    /// What holds for a connection of the port, in a sentence or two; `failure` is why the controller does nothing.
+    pub(super) fn explain(&self, is_local: bool, failure: Option<&str>) -> String {
         let PortReport { weight, window_segments, flows, rtt_us, pause_us, .. } = self;
         let does = if self.mode == Mode::Observe { "would have" } else { "has" };
         if is_local {
             return "CERA: the other end is on this host, so this connection does not pass the uplink and has no part \
                 in its window."
                 .to_owned();
+        }
+        if let Some(why) = failure {
+            return format!("CERA: the VM has no limit, because the controller does nothing: {why}.");
         }
         if *window_segments == 0 {
             return "CERA: the VM has no limit, because less than T_u (high_segments) waits at the uplink.".to_owned();
@@ -137,5 +142,29 @@ impl PortReport {
             "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us{pauses}) for \
              {flows} active connections; {how}."
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_settings::host::Config;
+
+    use super::super::epoch::Share;
+    use super::*;
+
+    #[test]
+    fn a_controller_that_does_nothing_limits_nobody() {
+        let limited = Share { window_segments: 12, flows: 3, ..Share::default() };
+        let settings = CeraPort { mode: Mode::Enforce, ..Config::default().settings("vp1").cera };
+        let mut view = View { vms: vec![(7, limited)], ..View::default() };
+        let said = |view: &View| {
+            let report = report_port(&settings, Some(view), 7);
+            (report.window_segments, report.explain(false, view.error.as_deref()))
+        };
+        let (window_segments, words) = said(&view);
+        assert!(window_segments == 12 && words.contains("a window of 12 segments"), "{words}");
+        view.error = Some("up1 is down".to_owned());
+        let (window_segments, words) = said(&view);
+        assert!(window_segments == 0 && words.ends_with("does nothing: up1 is down."), "{words}");
     }
 }

@@ -41,6 +41,11 @@ impl Core {
         action
     }
 
+    /// Whether a device's queue has another length than before it was a port.
+    pub fn has_changed_queue(&self, number: u32) -> bool {
+        self.state.queues.contains_key(&number)
+    }
+
     /// No port is in the namespace with this base any more.
     pub fn leave_namespace(&mut self, base: u32) {
         for number in self.touched_in(base) {
