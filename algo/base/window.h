@@ -23,6 +23,9 @@ enum window_by {
 	WINDOW_BY_MAX,
 };
 
+/* What vFlood offers where the VM is to send nothing. */
+#define WINDOW_CLOSED 0xffffffffu
+
 /* What the mechanisms offer, 0: nothing. The receiver's entry is not read. */
 struct window_limits {
 	u32 bytes[WINDOW_BY_MAX];
@@ -90,6 +93,8 @@ static inline enum window_by window_arbitrate(const struct window_limits *limits
 	if (limits->bytes[WINDOW_BY_VFLOOD]) {
 		scaled = limits->bytes[WINDOW_BY_VFLOOD] >> scale;
 		offered = scaled < 65535 ? (u16)scaled : 65535;
+		if (limits->bytes[WINDOW_BY_VFLOOD] == WINDOW_CLOSED)
+			offered = 0;
 		by = WINDOW_BY_VFLOOD;
 	}
 	*field = offered;

@@ -110,6 +110,8 @@ struct vflood_ack {
 /* Up to vm_recover, the VM may take for lost what is not. */
 #define VFLOOD_UNDONE (1u << 18)
 #define VFLOOD_LEFT (1u << 19) /* something has left since the last ACK */
+/* The receiver has no room for what is held, and has said so again to a window probe. */
+#define VFLOOD_CLOSED (1u << 20)
 
 /* Data of a packet: its first sequence number, and the one behind its last. */
 struct vflood_range {

@@ -124,9 +124,19 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 	return f->granted - f->snd_una;
 }
 
-/* What was granted beyond an ACK's number; 0: the receiver's window holds. */
+/*
+ * What was granted beyond an ACK's number; 0: the receiver's window holds; WINDOW_CLOSED:
+ * nothing.
+ *
+ * A receiver that stays closed to what is held closes the VM's window, too. Then the VM's
+ * timeouts are window probes, which go on as long as they are answered (RFC 9293
+ * §3.8.6.1); with a window that is open, it gives the connection up after some
+ * (tcp_retransmit_timer() and tcp_retries2 in Linux).
+ */
 static inline u32 vflood_granted(const struct vflood_flow *f, u32 ack)
 {
+	if (f->flags & VFLOOD_CLOSED)
+		return WINDOW_CLOSED;
 	return seq_after(f->granted, ack) ? f->granted - ack : 0;
 }
 

@@ -317,6 +317,11 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		f->snd_nxt = ack;
 	f->burst_segments = s->initial_window;
 	f->flags &= ~VFLOOD_LEFT;
+	/* A window that is filled by full segments may end within one. */
+	if (advanced || is_update || !f->held_segments)
+		f->flags &= ~VFLOOD_CLOSED;
+	else if (f->snd_nxt == ack && edge - ack < f->mss)
+		f->flags |= VFLOOD_CLOSED;
 	vflood_again_ages(f, now_us);
 	if (advanced) {
 		vflood_acked_new(f, ack, now_us);
@@ -576,13 +581,18 @@ static inline void vflood_piece_held(struct vflood_flow *f, struct vflood_vm *vm
 
 /**
  * vflood_bare_seq() - the sequence number for a packet of the VM's without data
+ * @is_reset: it is a reset
  *
  * The VM takes what is held for sent. The receiver takes a number beyond its window for
- * damage, and would not read the ACK.
+ * damage, and one of a VM beyond its own window's edge for an old segment's
+ * (tcp_acceptable_seq() in Linux): neither ACK would be read. A keepalive has a number
+ * below, and a reset the one that it answers.
  */
-static inline u32 vflood_bare_seq(const struct vflood_flow *f, u32 seq)
+static inline u32 vflood_bare_seq(const struct vflood_flow *f, u32 seq, bool is_reset)
 {
-	return vflood_is_managed(f) && seq_after(seq, f->snd_nxt) ? f->snd_nxt : seq;
+	u32 first = is_reset ? f->snd_nxt : f->snd_una;
+
+	return vflood_is_managed(f) && !seq_before(seq, first) ? f->snd_nxt : seq;
 }
 
 /* Data with this ACK is held: must the ACK go out alone? */

@@ -125,17 +125,24 @@ static __always_inline bool synack_differs(const struct context *c,
 }
 
 /*
- * A SYN-ACK passes: its flow begins for those mechanisms that keep state of their own.
+ * A SYN-ACK passes: its flow begins for those mechanisms that keep state of their own. A
+ * connection before it with the same addresses and ports, which the VM gave up without a
+ * word, is over for them: what is held of it would come among the new one's data.
  *
  * Return: NULL if it is not known, or not any more.
  */
 static __noinline struct ek_flow *flow_begins(struct __sk_buff *skb, struct context *c,
 					      bool synack_from_vm)
 {
-	struct ek_flow *f = flow_open(c, synack_from_vm);
+	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
+	u32 index = f ? f->vflood_index : 0;
+	u32 owner = f && vflood_flow_of(c, f) ? f->vflood_owner : 0;
 
+	f = flow_open(c, synack_from_vm);
 	if (!f)
 		return NULL;
+	if (owner && f->vflood_owner != owner)
+		vflood_flow_reset(skb, c, index, owner);
 	if (synack_differs(c, f)) {
 		flow_let_go(skb, c);
 		return NULL;
@@ -271,14 +278,17 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
  * A connection begins unnoted: what was known of an earlier one with the same addresses
  * and ports no longer applies. Only the VM's SYNs count, since others' may be forged.
  */
-static __noinline void flow_replaced(struct context *c)
+static __noinline void flow_replaced(struct __sk_buff *skb, struct context *c)
 {
 	const struct packet *p = c->packet;
 	u32 iss = p->flags & PACKET_ACK ? p->ack - 1 : p->seq;
 	struct ek_flow *known = bpf_map_lookup_elem(&flows, c->key);
 
-	if (known && known->iss != iss)
-		bpf_map_delete_elem(&flows, c->key);
+	if (!known || known->iss == iss)
+		return;
+	if (vflood_flow_of(c, known))
+		vflood_flow_reset(skb, c, known->vflood_index, known->vflood_owner);
+	bpf_map_delete_elem(&flows, c->key);
 }
 
 static __always_inline bool flow_from_vm(struct __sk_buff *skb, struct way *w)
@@ -290,7 +300,7 @@ static __always_inline bool flow_from_vm(struct __sk_buff *skb, struct way *w)
 		return true;
 	}
 	if (port_rests(c->port)) {
-		flow_replaced(c);
+		flow_replaced(skb, c);
 		return way_ends(w, TCX_NEXT);
 	}
 	return !syn_is_owned(skb, c, true) || way_ends(w, TCX_NEXT);

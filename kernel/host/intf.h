@@ -50,7 +50,7 @@
 #include "algo/base/window.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 19
+#define EK_INTF_VERSION 20
 
 #define EK_MAX_PORTS 4096
 #define EK_ELSEWHERE (1u << 31) /* the number is of another network namespace */
@@ -459,7 +459,7 @@ struct ek_vflood_queue {
 	u64 promised_by_acks; /* more than @vm says, or less; see vflood/turn.h */
 };
 
-/* A device that holds packets, or where they come out joined: whose they are. */
+/* A device that holds packets, or where they come out of it or joined: whose they are. */
 struct ek_vflood_device {
 	u32 port_ifindex;
 	u32 slot;

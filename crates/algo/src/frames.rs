@@ -11,6 +11,8 @@ pub const RST: u8 = 4;
 /// TCP flag.
 pub const ACK: u8 = 16;
 /// TCP flag.
+pub const URG: u8 = 32;
+/// TCP flag.
 pub const ECE: u8 = 64;
 /// TCP flag.
 pub const CWR: u8 = 128;

@@ -10,6 +10,8 @@ use crate::sys;
 pub const FLOOD_SEGMENTS: u32 = sys::VFLOOD_FLOOD_SEGMENTS;
 /// An alpha of 1.
 pub const ALPHA_ONE: u32 = sys::VFLOOD_ALPHA_ONE;
+/// What [`Flow::granted`] is where the VM is to send nothing.
+pub const CLOSED: u32 = sys::WINDOW_CLOSED;
 
 /// Who may hold how much of a VM's buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -362,16 +364,16 @@ impl Flow {
         self.is_managed().then(|| unsafe { sys::vflood_grant(&mut self.0, &mut vm.0, &host.0) })
     }
 
-    /// How much was granted beyond an ACK's number; `None`: the receiver's window applies.
+    /// How many bytes were granted beyond an ACK's number, or [`CLOSED`]; `None`: the receiver's window applies.
     pub fn granted(&self, ack: u32) -> Option<u32> {
         // SAFETY: as in `vm_syn`.
         Some(unsafe { sys::vflood_granted(&self.0, ack) }).filter(|bytes| *bytes > 0)
     }
 
-    /// The sequence number for a packet of the VM's without data.
-    pub fn bare_seq(&self, seq: u32) -> u32 {
+    /// The sequence number for a packet of the VM's without data; a reset has that of what it answers.
+    pub fn bare_seq(&self, seq: u32, is_reset: bool) -> u32 {
         // SAFETY: as in `vm_syn`.
-        unsafe { sys::vflood_bare_seq(&self.0, seq) }
+        unsafe { sys::vflood_bare_seq(&self.0, seq, is_reset) }
     }
 
     /// An ACK of the VM's goes out, alone or with data.

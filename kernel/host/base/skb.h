@@ -137,6 +137,22 @@ static __always_inline bool skb_set_flags(struct __sk_buff *skb, const struct pa
 	return !bpf_skb_store_bytes(skb, l4 + TCP_OFFSET_FLAGS, &new_word, 2, 0);
 }
 
+/*
+ * Gives a packet without data another number. An urgent pointer counts from the number,
+ * so another byte would be cut out of the stream: the urgent byte's own packet says it.
+ */
+static __always_inline bool skb_set_bare_seq(struct __sk_buff *skb,
+					     const struct packet_head *h,
+					     const struct packet *p, u32 seq)
+{
+	u8 first_byte = packet_u8(h, (u32)p->l4 + TCP_OFFSET_FLAGS);
+
+	if (p->flags & PACKET_URG &&
+	    !skb_set_flags(skb, p, first_byte, p->flags & ~PACKET_URG))
+		return false;
+	return skb_set_seq(skb, p, seq);
+}
+
 /* @first_bytes: the first two bytes of the IP header. */
 static __always_inline bool skb_set_ecn(struct __sk_buff *skb, const struct packet *p,
 					u16 first_bytes, u8 ecn)

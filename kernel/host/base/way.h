@@ -16,6 +16,7 @@ struct way {
 	bool ours; /* this host sees to the connection's ECN */
 	bool is_needless; /* the VM need not have this ACK */
 	bool is_back; /* vFlood held it, and it goes on behind HOLD */
+	bool is_held; /* vFlood holds the connection's data, and numbers its packets */
 };
 
 /* Return: false, as from a step that ends the packet's way. */

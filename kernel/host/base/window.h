@@ -68,14 +68,14 @@ static __noinline void window_catch_up(struct __sk_buff *skb, struct context *c,
 {
 	struct packet *p = c->packet;
 
-	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) || f->vflood_owner ||
+	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) ||
 	    (!enforces(c) && c->port->cera.mode != EK_MODE_ENFORCE))
 		return;
 	/* A keepalive and a window probe have a number below. */
 	if (seq_before(p->seq, f->sender.snd_una) ||
 	    !seq_before(p->seq, f->sender.snd_nxt))
 		return;
-	if (skb_set_seq(skb, p, f->sender.snd_nxt))
+	if (skb_set_bare_seq(skb, c->head, p, f->sender.snd_nxt))
 		p->seq = f->sender.snd_nxt;
 	else
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
@@ -83,7 +83,7 @@ static __noinline void window_catch_up(struct __sk_buff *skb, struct context *c,
 
 static __always_inline bool window_number_from_vm(struct __sk_buff *skb, struct way *w)
 {
-	if (w->f->windows_limited)
+	if (w->f->windows_limited && !w->is_held)
 		window_catch_up(skb, w->c, w->f);
 	return true;
 }

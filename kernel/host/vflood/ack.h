@@ -195,8 +195,10 @@ static __noinline bool vflood_ack_read(struct __sk_buff *skb, struct context *c,
 	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES))
 		vflood_ack_options(c, e, a);
 	if (e->packets ||
-	    !vflood_ack_is_known(&e->flow, p->ack, p->window, a->is_pure, a->has_sack))
+	    !vflood_ack_is_known(&e->flow, p->ack, p->window, a->is_pure, a->has_sack)) {
+		e->filtered = 0;
 		return true;
+	}
 	e->seen_ns = c->now_ns;
 	e->acked_ns = c->now_ns;
 	return false;
@@ -229,6 +231,7 @@ static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct contex
 					    struct ek_flow *f, bool *is_needless)
 {
 	const struct packet *p = c->packet;
+	const struct vflood_ack *a = &c->scratch->ack;
 	bool is_news = vflood_ack_read(skb, c, f);
 	struct ek_vflood_flow *e;
 	u64 left;
@@ -242,8 +245,9 @@ static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct contex
 	if (!e)
 		return 0;
 	vflood_ack_token(skb, c, e);
-	/* Where another CPU has the qdisc, @filtered may still be an earlier ACK's. */
-	*is_needless = is_news && p->flags == PACKET_ACK &&
+	/* Where another CPU has the qdisc, @filtered may be an earlier ACK's: data, which
+	 * vSnoop may acknowledge, and SACK blocks pass in any case. */
+	*is_needless = is_news && p->flags == PACKET_ACK && a->is_pure && !a->has_sack &&
 		       e->filtered == (1ull << 32 | p->ack);
 	return vflood_ack_grant(e, p->ack);
 }

@@ -110,14 +110,11 @@ __weak __noinline int vflood_flow_is_back(struct vflood_returns *r, u32 seq, u32
  * Has a packet of the flow left the queue, and been here before? Of two packets with the
  * same data and timestamp one passes as such, and the other is seen anew.
  */
-static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f)
+static __noinline bool vflood_is_back(const struct context *c, struct ek_vflood_flow *e)
 {
 	const struct packet *p = c->packet;
 	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
-	struct ek_vflood_flow *e = vflood_flow_of(c, f);
 
-	if (!e)
-		return false;
 	/* A bare ACK from the queue has the number of what was let out last, one from the
 	 * VM the VM's own number.
 	 */
@@ -159,8 +156,9 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	vflood_data_note(c, e);
 	o.c = (u32)e->owner;
 	if (end == p->seq || p->flags & PACKET_RST) {
-		seq = vflood_bare_seq(&e->flow, p->seq);
-		if (e->is_enforced && seq != p->seq && !skb_set_seq(skb, p, seq))
+		seq = vflood_bare_seq(&e->flow, p->seq, p->flags & PACKET_RST);
+		if (e->is_enforced && seq != p->seq &&
+		    !skb_set_bare_seq(skb, c->head, p, seq))
 			count(c->count, EK_COUNT_WRITE_FAILED, 1);
 		vflood_ack_out(&e->flow, p->ack);
 		return TCX_NEXT;
@@ -203,7 +201,12 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
  */
 static __always_inline bool vflood_back_from_vm(struct __sk_buff *skb, struct way *w)
 {
-	if (!w->f->vflood_owner || !vflood_is_back(w->c, w->f))
+	struct ek_vflood_flow *e = vflood_flow_of(w->c, w->f);
+
+	if (!e)
+		return true;
+	w->is_held = e->is_enforced;
+	if (!vflood_is_back(w->c, e))
 		return true;
 	count_again(w->c);
 	w->is_back = true;

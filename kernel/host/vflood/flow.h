@@ -158,6 +158,19 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	count(c->count, EK_COUNT_VFLOOD_FLOWS, 1);
 }
 
+/* The flow at @index of this owner is over for the VM, and what is held is for nobody. */
+static __noinline void vflood_flow_reset(struct __sk_buff *skb, struct context *c,
+					 u32 index, u32 owner)
+{
+	vflood_send_order(skb, c,
+			  (struct vflood_order){
+				  .index = index,
+				  .kind = VFLOOD_ORDER_RESET,
+				  .c = owner,
+			  });
+	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+}
+
 /*
  * The flow is over as far as its packets say. Ends it, unless something is still held.
  *

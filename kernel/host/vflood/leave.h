@@ -151,7 +151,8 @@ static __noinline bool make_bare(struct __sk_buff *skb, const struct ek_vflood_f
 	if (bpf_skb_load_bytes(skb, l4, head, bytes))
 		return false;
 	*(__be32 *)(head + TCP_OFFSET_SEQ) = bpf_htonl(e->flow.snd_nxt);
-	head[TCP_OFFSET_FLAGS + 1] &= ~(PACKET_PSH | PACKET_FIN);
+	/* An urgent pointer counts from the number, and is about the data. */
+	head[TCP_OFFSET_FLAGS + 1] &= ~(PACKET_PSH | PACKET_FIN | PACKET_URG);
 	if (bpf_skb_store_bytes(skb, l4, head, PACKET_TCP_BYTES, 0) ||
 	    !set_length(skb, l3, l4 + (u32)bytes - l3))
 		return false;

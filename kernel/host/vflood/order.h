@@ -40,6 +40,7 @@ enum vflood_order_kind {
 			       leave */
 	VFLOOD_ORDER_PIECE, /* a segment of that */
 	VFLOOD_ORDER_ANEW, /* to be split; each segment is then VFLOOD_ORDER_DATA */
+	VFLOOD_ORDER_STRAY, /* data whose flow's place another has: it only leaves */
 };
 
 struct vflood_order {

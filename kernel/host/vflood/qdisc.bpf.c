@@ -344,6 +344,18 @@ struct Qdisc_ops evenkeel_hold = {
 	.destroy = (void *)vflood_qdisc_destroy,
 };
 
+/*
+ * Is the flow at a packet's index still the packet's own? One that has ended is, until
+ * another has its place, perhaps another VM's.
+ */
+static __always_inline bool is_of_flow(const struct ek_vflood_flow *e,
+				       const struct vflood_order *o)
+{
+	u64 owner = e->owner;
+
+	return !owner || owner == o->c;
+}
+
 /* Only the sequence numbers differ from what from_vm knew when it sent the packet
  * here. */
 SEC("netkit/peer")
@@ -351,15 +363,20 @@ int split(struct __sk_buff *skb)
 {
 	struct vflood_order o = VFLOOD_ORDER_READ(skb->cb);
 	struct ek_vflood_flow *e;
+	u32 hold_ifindex;
 
 	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
 		return TCX_DROP;
 	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	if (!e || !skb_range(skb, o.l4, &o.a, &o.b))
 		return TCX_DROP;
+	hold_ifindex = e->hold_ifindex;
+	barrier_var(hold_ifindex);
+	if (!is_of_flow(e, &o))
+		return TCX_DROP;
 	o.kind = o.kind == VFLOOD_ORDER_SPLIT ? VFLOOD_ORDER_PIECE : VFLOOD_ORDER_DATA;
 	vflood_order_write(skb, &o);
-	return bpf_redirect(e->hold_ifindex, 0);
+	return bpf_redirect(hold_ifindex, 0);
 }
 
 SEC("netkit/primary")
@@ -381,7 +398,12 @@ int released(struct __sk_buff *skb)
 	/* Here the packet is already with the pair's other end. */
 	if (o.kind == VFLOOD_ORDER_SPLIT || o.kind == VFLOOD_ORDER_ANEW)
 		return bpf_redirect(skb->ifindex, 0);
-	if (o.kind == VFLOOD_ORDER_BARE) {
+	if (!is_of_flow(e, &o)) {
+		if (o.kind == VFLOOD_ORDER_BARE)
+			return TCX_DROP;
+		o.kind = VFLOOD_ORDER_STRAY;
+		vflood_order_write(skb, &o);
+	} else if (o.kind == VFLOOD_ORDER_BARE) {
 		if (!make_bare(skb, e, o.l4))
 			return TCX_DROP;
 	} else {
@@ -400,28 +422,32 @@ SEC("tcx/ingress")
 int back(struct __sk_buff *skb)
 {
 	struct vflood_order o = VFLOOD_ORDER_READ(skb->cb);
+	u32 from = skb->ifindex;
+	struct ek_vflood_device *d = bpf_map_lookup_elem(&vflood_devices, &from);
 	struct ek_vflood_flow *e;
 	u64 now_ns = bpf_ktime_get_ns();
 	struct vflood_range data;
 	bool is_first;
 	u32 join;
 
-	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
+	if (skb->cb[0] != VFLOOD_ORDER_MAGIC || !d)
 		return TCX_DROP;
 	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
-	if (!e)
-		return TCX_DROP;
+	/* To where it came in, whoever has its flow's place by now. */
+	if (!e || o.kind == VFLOOD_ORDER_STRAY || e->key.ifindex != d->port_ifindex)
+		return bpf_redirect(d->port_ifindex, BPF_F_INGRESS);
 	/* from_vm recognizes the ACK by this. */
 	if (o.kind == VFLOOD_ORDER_BARE) {
 		__sync_fetch_and_add(&e->back_acks, 1);
-		return bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
+		return bpf_redirect(d->port_ifindex, BPF_F_INGRESS);
 	}
 	is_first = vflood_returns_none(&e->returns, vflood_ms(now_ns));
 	data.seq = o.a;
 	data.end = o.b;
 	vflood_returns_note(&e->returns, data, o.c, vflood_ms(now_ns));
 	join = join_of(skb, e, &o, is_first, now_ns);
-	return join ? bpf_redirect(join, 0) : bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
+	return join ? bpf_redirect(join, 0) :
+		      bpf_redirect(d->port_ifindex, BPF_F_INGRESS);
 }
 
 SEC("tcx/ingress")

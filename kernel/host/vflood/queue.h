@@ -52,7 +52,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * EK_MAX_PORTS);
+	__uint(max_entries, 3 * EK_MAX_PORTS);
 	__type(key, u32);
 	__type(value, struct ek_vflood_device);
 } vflood_devices SEC(".maps");

@@ -59,8 +59,9 @@ static __always_inline bool vsnoop_is_acceptable(const struct context *c,
 		return false;
 	if (has_timestamps(f) && !s->flow.ts_val)
 		return false;
-	return p->flags & PACKET_ACK && !seq_after(p->ack, s->flow.vm_seq) &&
-	       !seq_before(p->ack, s->peer_ack);
+	/* What a reset carries is not read. */
+	return (p->flags & (PACKET_ACK | PACKET_RST)) == PACKET_ACK &&
+	       !seq_after(p->ack, s->flow.vm_seq) && !seq_before(p->ack, s->peer_ack);
 }
 
 /**
@@ -98,11 +99,16 @@ static __always_inline void vsnoop_note_peer(struct context *c, struct ek_vsnoop
 					     u32 doubt)
 {
 	const struct packet *p = c->packet;
+	u32 end = p->seq + p->payload_bytes;
 	u8 ttl = packet_ttl(c->head, p);
 
-	if (p->payload_bytes && !s->next_ttl && (!s->ttl || ttl < s->ttl)) {
+	/* The VM's ACK of it is to tell that it has taken it: it has one for a
+	 * keepalive's octet, and for data that it had before, whatever it does with them.
+	 */
+	if (p->payload_bytes && seq_after(end, s->flow.next) && !s->next_ttl &&
+	    (!s->ttl || ttl < s->ttl)) {
 		s->next_ttl = ttl;
-		s->next_end = p->seq + p->payload_bytes;
+		s->next_end = end;
 	}
 	if (doubt)
 		return;

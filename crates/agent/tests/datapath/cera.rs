@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use evenkeel_agent::datapath::{Gso, Limit, Outcome, Shares, intf};
 use evenkeel_algo::cera::Seen;
-use evenkeel_algo::frames::{ACK, ECE, FIN, RST, Segment, assert_sound};
+use evenkeel_algo::frames::{ACK, ECE, FIN, RST, Segment, URG, assert_sound};
 
 use crate::conversation::{MSS, ack, connect, data, shown, syn, synack};
 use crate::ports::{Bed, NEXT};
@@ -222,6 +222,11 @@ fn a_window_is_not_taken_back_from_what_was_sent() {
         assert_sound(&frame);
         assert_eq!(frame, bare(sent).frame(), "{seq}");
     }
+    // An urgent pointer counts from the number: with another one it would be about another byte.
+    let plain = bare(1001 + 12 * MSS);
+    let urgent = Segment { flags: plain.flags | URG, ..plain };
+    let frame = place.run_from_vm(place.pa, &urgent.frame()).frame;
+    assert_eq!(frame, bare(1001 + 20 * MSS).frame());
 }
 
 /// Traffic between two VMs of a host does not pass the uplink, nor does what a VM says to the host: its agent's words

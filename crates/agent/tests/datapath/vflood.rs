@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::time::Duration;
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_algo::frames::{ACK, CWR, ECE, RST, SYN, Segment, assert_sound};
+use evenkeel_algo::frames::{ACK, CWR, ECE, RST, SYN, Segment, URG, assert_sound};
 use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -13,8 +13,6 @@ use crate::ports::{Bed, KEY, NEXT, REDIRECT};
 
 const WINDOW: u32 = 10;
 const TOKEN: u16 = 0xbeef;
-/// TCP's flag for urgent data.
-const URG: u8 = 32;
 
 /// A VM's connection that vFlood manages. The device that would hold packets drops them: this kernel need not have the
 /// qdisc.
@@ -352,6 +350,112 @@ fn nobody_says_that_it_holds_what_it_does_not() {
     managed.count(intf::EK_VFLOOD_PORT_FLOWS);
     managed.place.run_from_vm(managed.place.pa, &syn().frame());
     assert_eq!(managed.token_of(&synack()), 0, "there is no place");
+}
+
+/// An urgent pointer counts from the packet's number: with another number it would be about another byte.
+#[test]
+fn what_gets_another_number_is_not_urgent() {
+    let mut managed = Managed::new();
+    for segment in 0..WINDOW {
+        assert_eq!(managed.send(segment), NEXT);
+    }
+    managed.hold(WINDOW, true);
+    let snd_nxt = managed.state().flow.snd_nxt;
+    for (seq, leaves_with, flags) in
+        [(snd_nxt + MSS, snd_nxt, ACK), (snd_nxt - MSS, snd_nxt, ACK), (snd_nxt, snd_nxt, ACK | URG)]
+    {
+        let urgent = Segment { seq, flags: ACK | URG, payload: 0, ..data(0) };
+        let left = managed.place.run_from_vm(managed.place.pa, &urgent.frame());
+        assert_eq!(left.verdict, NEXT);
+        assert_sound(&left.frame);
+        let at = urgent.l4();
+        assert_eq!((&left.frame[at + 4..at + 8], left.frame[at + 13]), (&leaves_with.to_be_bytes()[..], flags));
+    }
+}
+
+/// A connection that vFlood only observes, or no longer has, has its numbers as others have them: those of a VM beyond
+/// a window that was lowered are old to the other end.
+#[test]
+fn the_arbiter_numbers_what_vflood_does_not() {
+    type Case = (&'static str, u32, fn(&Managed));
+    let cases: [Case; 3] = [
+        ("it is held", intf::EK_MODE_ENFORCE, |_| {}),
+        ("it is observed", intf::EK_MODE_OBSERVE, |_| {}),
+        ("it is forgotten", intf::EK_MODE_ENFORCE, |managed| {
+            managed.change(&[(offset_of!(intf::ek_vflood_flow, owner), &0u64.to_ne_bytes())]);
+        }),
+    ];
+    for (what, mode, then) in cases {
+        let mut managed = Managed::without_connections();
+        let pa = managed.place.pa;
+        managed.set(offset_of!(intf::ek_vflood_settings, mode), mode);
+        let map = |name| MapHandle::from_pinned_path(managed.place.pins().join(name)).unwrap();
+        let (ports, flows) = (map("ports"), map("flows"));
+        let cera = offset_of!(intf::ek_port, cera) + offset_of!(intf::ek_cera_settings, mode);
+        patch(&ports, pa, &[(cera, &intf::EK_MODE_ENFORCE.to_ne_bytes())]);
+        managed.connect();
+        for segment in 0..WINDOW {
+            managed.send(segment);
+        }
+        then(&managed);
+        let key = flows.keys().next().unwrap();
+        let mut flow = flows.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+        flow[offset_of!(intf::ek_flow, windows_limited)] = 1;
+        flows.update(&key, &flow, MapFlags::ANY).unwrap();
+        let bare = |seq| Segment { seq, payload: 0, ..data(0) };
+        for (seq, leaves_with) in [(1001 + 2 * MSS, 1001 + WINDOW * MSS), (1000, 1000)] {
+            let left = managed.place.run_from_vm(pa, &bare(seq).frame());
+            assert_eq!(left.frame, bare(leaves_with).frame(), "{what}: {seq}");
+        }
+    }
+}
+
+/// The qdisc may not have dealt with an ACK yet when its packet goes on, and what it found of an earlier one still
+/// stands. vSnoop may have acknowledged the data.
+#[test]
+fn only_an_ack_alone_is_kept_from_the_vm() {
+    let mut managed = Managed::new();
+    for segment in 0..WINDOW {
+        assert_eq!(managed.send(segment), NEXT);
+    }
+    managed.hold(WINDOW, true);
+    // Somebody works on the flow: nobody looks at the ACK here.
+    let filtered = 1u64 << 32 | u64::from(1001 + MSS);
+    managed.change(&[
+        (offset_of!(intf::ek_vflood_flow, is_taken), &1u64.to_ne_bytes()),
+        (offset_of!(intf::ek_vflood_flow, filtered), &filtered.to_ne_bytes()),
+    ]);
+    for segment in [Segment { payload: 1000, ..ack(MSS, 0) }, ack(MSS, 0)] {
+        assert_eq!(managed.place.run_to_vm(managed.place.pa, &segment.frame()).verdict, NEXT);
+        assert_eq!(managed.state().filtered, 0, "what stands there is of this ACK");
+    }
+}
+
+/// The VM has given the connection up without a word, and opens or accepts another with the same addresses and ports:
+/// nothing of the first may come among the second's data.
+#[test]
+fn what_is_held_of_a_connection_before_is_dropped() {
+    let mut managed = Managed::new();
+    let pa = managed.place.pa;
+    for segment in 0..WINDOW {
+        assert_eq!(managed.send(segment), NEXT);
+    }
+    managed.hold(WINDOW, true);
+    let (first, before) = (managed.place.only_flow(pa), managed.told());
+    managed.place.run_to_vm(pa, &synack().frame());
+    assert_eq!(managed.told(), before + 1, "the same SYN-ACK once more is of the same connection, and has a grant");
+    let later = |segment: Segment, seq: u32, ack: u32| Segment {
+        seq: segment.seq.wrapping_add(seq),
+        ack: segment.ack.wrapping_add(ack),
+        ..segment
+    };
+    managed.place.run_from_vm(pa, &later(syn(), 1 << 20, 0).frame());
+    assert_eq!(managed.told(), before + 1, "nobody has answered it yet");
+    managed.place.run_to_vm(pa, &later(synack(), 1 << 21, 1 << 20).frame());
+    let second = managed.place.only_flow(pa);
+    assert_eq!(managed.told(), before + 3, "the order to drop what is held, and the second's grant");
+    assert!(second.iss != first.iss && managed.is_managed());
+    assert!((second.vflood_index, second.vflood_owner) != (first.vflood_index, first.vflood_owner));
 }
 
 /// Echoes of marks are for a sender's window, which would be the host's.

@@ -283,6 +283,42 @@ fn a_vm_that_takes_its_window_back_is_promised_for_no_more() {
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.doubt, intf::VSNOOP_DOUBT_TOOK_BACK);
 }
 
+/// A listener whose queue is full has answered the last ACK of a handshake by nothing, and answers a keepalive's octet
+/// all the same: that is no sign that it takes data.
+#[test]
+fn an_octet_before_all_data_is_no_sign_that_the_vm_takes_data() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    let syn = Segment { seq: ISS, options: V4.handshake(), ..Segment::new(V4.sender, V4.vm, SYN) };
+    let answer =
+        Segment { seq: VM_ISS, ack: ISS + 1, options: V4.handshake(), ..Segment::new(V4.vm, V4.sender, SYN | ACK) };
+    place.send_to_vm(&syn);
+    place.send_from_vm(&answer);
+    place.send_to_vm(&Segment { payload: 0, ..V4.data(0) });
+    place.send_to_vm(&Segment { seq: ISS, payload: 1, ..V4.data(0) });
+    place.send_from_vm(&V4.ack(0));
+    for i in 0..4 {
+        place.send_to_vm(&V4.data(i * BYTES));
+    }
+    assert_eq!((place.early(), u32::from(place.snoop().flow.doubt)), (0, intf::VSNOOP_DOUBT_TTL));
+    place.send_from_vm(&V4.ack(4 * BYTES));
+    place.send_to_vm(&V4.data(4 * BYTES));
+    place.early_ack(&V4.data(5 * BYTES));
+}
+
+/// The VM's TCP reads no data of a reset's. One whose number it only challenges must not count as what it has.
+#[test]
+fn what_a_reset_carries_is_not_expected_of_the_vm() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    place.receive(&V4, 3);
+    place.send_from_vm(&V4.ack(4 * BYTES));
+    let (next, early) = (place.snoop().flow.next, place.early());
+    let reset = Segment { seq: next.wrapping_sub(1), flags: RST | ACK, ..V4.data(0) };
+    assert_eq!(place.send_to_vm(&reset), NEXT);
+    let flow = place.snoop().flow;
+    assert_eq!((flow.next, u32::from(flow.doubt), place.early()), (next, intf::VSNOOP_DOUBT_HEADERS, early));
+}
+
 #[test]
 fn the_budget_is_the_ports() {
     let mut place = Bed::with(&settings(intf::EK_MODE_ENFORCE, 12, 10), 100);

@@ -1,7 +1,7 @@
 //! Who may hold how much, and what the VM is told.
 
 use evenkeel_algo::vflood::{
-    ALPHA_ONE, DEFAULTS, Flow, Guest, HostSettings, Policy, Settings, State, Verdict, Vm, guest_held,
+    ALPHA_ONE, CLOSED, DEFAULTS, Flow, Guest, HostSettings, Policy, Settings, State, Verdict, Vm, guest_held,
 };
 use evenkeel_algo::window::{self, By};
 
@@ -74,7 +74,9 @@ fn a_grant_takes_the_place_of_the_receivers_window_and_limits_still_hold() {
     };
     assert_eq!(arbitrate(Some(16_000), None), (1000, By::Vflood), "raised");
     assert_eq!(arbitrate(Some(320), None), (20, By::Vflood), "or lowered");
-    assert_eq!(arbitrate(Some(u32::MAX), None), (65_535, By::Vflood));
+    assert_eq!(arbitrate(Some(u32::MAX - 1), None), (65_535, By::Vflood));
+    assert_eq!(arbitrate(Some(CLOSED), None), (0, By::Vflood));
+    assert_eq!(arbitrate(Some(CLOSED), Some(8_000)), (0, By::Vflood));
     assert_eq!(arbitrate(Some(16_000), Some(8_000)), (500, By::Proboscis));
     assert_eq!(arbitrate(Some(16_000), Some(32_000)), (1000, By::Vflood));
     assert_eq!(arbitrate(None, None), (100, By::Receiver));

@@ -157,10 +157,47 @@ fn a_thousand_acks_for_a_segment_are_worth_one() {
 fn bare_acks_stay_inside_the_receivers_window_and_held_ones_go_ahead() {
     let mut world = flooded(RENO);
     let c = &mut world.connections[0];
-    assert_eq!(c.flow.bare_seq(c.seq(c.guest_end)), c.flow.snd_nxt());
+    let (una, nxt) = (c.flow.snd_una(), c.flow.snd_nxt());
+    assert!(una != nxt);
+    // What is held counts as sent for the VM; its window may end before; a keepalive; what a reset answers.
+    for (seq, is_reset, leaves_with) in [
+        (c.seq(c.guest_end), false, nxt),
+        (c.seq(c.guest_end), true, nxt),
+        (una, false, nxt),
+        (una - 1, false, una - 1),
+        (una, true, una),
+    ] {
+        assert_eq!(c.flow.bare_seq(seq, is_reset), leaves_with, "{seq} {is_reset}");
+    }
     assert!(c.flow.ack_is_due(77));
     c.flow.ack_out(77);
     assert!(!c.flow.ack_is_due(77) && !c.flow.ack_is_due(76) && c.flow.ack_is_due(78));
+}
+
+/// A VM's timeouts are window probes only while its own window is closed, and others end its connection.
+#[test]
+fn a_receiver_that_stays_closed_closes_the_vms_window() {
+    const OUT: u32 = 10;
+    let (host, mut vm, mut flow) = with_out(OUT);
+    let end = 8 + OUT * MSS;
+    assert_eq!(flow.data(&mut vm, &host, end, MSS, 400), Verdict::Hold);
+    let ack =
+        |segments: u32, window| vflood::Ack { number: 8 + segments * MSS, window, is_pure: true, ..Default::default() };
+    let mut told = |ack: &vflood::Ack, now_us| {
+        flow.acked(&host, ack, now_us);
+        flow.grant(&mut vm, &host);
+        flow.granted(ack.number).unwrap() != vflood::CLOSED
+    };
+    assert!(told(&ack(OUT / 2, 5), 500) && told(&ack(OUT / 2, 5), 510), "something is on its way");
+    assert!(told(&ack(OUT, 0), 600), "the VM may hand over more meanwhile");
+    assert!(!told(&ack(OUT, 0), 700), "a window probe was answered");
+    assert!(!told(&ack(OUT, 0), 800));
+    const { assert!(1 << SCALE < MSS) };
+    assert!(told(&ack(OUT, 1), 900), "another window");
+    assert!(!told(&ack(OUT, 1), 1000), "which has no room for a segment");
+    assert!(told(&ack(OUT, 0), 1100), "taken back, and not said again");
+    assert!(!told(&ack(OUT, 0), 1200));
+    assert!(told(&ack(OUT, 1000), 1300), "there is room again");
 }
 
 #[test]

@@ -323,6 +323,7 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     }
     outlives_the_vm(&machine);
     outlives_the_port(&machine);
+    outlives_a_pause_of_the_receiver(&machine);
 
     // Reno's windows are simple sums.
     let reload = "kill -HUP $(cat /tmp/agent.pid)";
@@ -458,6 +459,31 @@ fn outlives_the_port(machine: &Machine) {
     machine.shell("kill $(cat /tmp/idle.pid)").unwrap();
     fetch(machine, "true");
     machine.shell(&format!("sed -i 's/none\\*/vp*/' /tmp/host.toml; {reload}; sleep 1")).unwrap();
+}
+
+/// The receiver does not read for longer than the VM sends again in vain: as without a host that holds, the VM's
+/// timeouts are window probes, which are answered and end no connection.
+fn outlives_a_pause_of_the_receiver(machine: &Machine) {
+    let set = |retries: u32, buffer: u32| {
+        machine
+            .shell(&format!(
+                "echo {retries} | ip netns exec vm tee /proc/sys/net/ipv4/tcp_retries2; \
+                 echo 4096 {buffer} {buffer} | ip netns exec peer tee /proc/sys/net/ipv4/tcp_rmem"
+            ))
+            .unwrap();
+    };
+    // With three it gives up after three seconds. More than its socket takes, so that the server does not close it.
+    set(3, 60_000);
+    let before = count(machine, "vflood_held");
+    machine
+        .shell(
+            "for i in 1 2 3 4; do cat /tmp/data; done >/tmp/large; \
+             ip netns exec peer wget -q -O - http://10.8.0.1:8001/large | { sleep 12; cat; } >/tmp/got; \
+             cmp /tmp/got /tmp/large; rm /tmp/got",
+        )
+        .unwrap();
+    assert!(count(machine, "vflood_held") > before + 100);
+    set(15, 6_000_000);
 }
 
 /// The command that shapes what the other end sends, mostly ACKs, in this way.

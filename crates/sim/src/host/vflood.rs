@@ -256,7 +256,7 @@ impl Vflood {
             }
             if segment.payload_bytes == 0 || !flow.flow.is_managed() {
                 if enforces {
-                    segment.seq = flow.flow.bare_seq(segment.seq);
+                    segment.seq = flow.flow.bare_seq(segment.seq, false);
                 }
                 flow.flow.ack_out(segment.ack);
                 return (true, false);

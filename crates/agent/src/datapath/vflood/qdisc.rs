@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut, ProgramType};
 
-use super::devices;
+use super::devices::{self, Devices};
 use crate::common::bytes::{as_bytes, from_bytes};
 use crate::datapath::error::DatapathError;
 use crate::datapath::{intf, map, pins, tcx};
@@ -146,7 +146,7 @@ impl Qdisc {
             slot,
             join_ifindex: made.joining.map_or(0, |joining| joining.entry),
         };
-        for index in [Some(made.hold), made.joining.map(|joining| joining.exit)].into_iter().flatten() {
+        for index in ways_out(&made) {
             self.hold_devices
                 .update(&index.to_ne_bytes(), as_bytes(&device), MapFlags::ANY)
                 .map_err(|error| DatapathError::bpf("cannot note a device that holds packets", &error))?;
@@ -206,7 +206,7 @@ impl Qdisc {
         devices::remove(port)
             .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
         if let Some(found) = found {
-            for index in [Some(found.hold), found.joining.map(|joining| joining.exit)].into_iter().flatten() {
+            for index in ways_out(&found) {
                 // Not there is as good as removed.
                 let _ = self.hold_devices.delete(&index.to_ne_bytes());
             }
@@ -242,6 +242,11 @@ impl Qdisc {
         }
         Ok(())
     }
+}
+
+/// Devices whose packets' port the programs look up.
+fn ways_out(devices: &Devices) -> impl Iterator<Item = u32> {
+    [Some(devices.hold), Some(devices.split), devices.joining.map(|joining| joining.exit)].into_iter().flatten()
 }
 
 /// Removes a port's devices that were made by an agent before this one.
