@@ -75,6 +75,7 @@ pub(crate) fn of_report(py: Python<'_>, error: &ReportError) -> PyErr {
         | ReportError::Damaged { file, .. }
         | ReportError::Read { file, .. }
         | ReportError::Rows { file, .. }
+        | ReportError::Changes { file, .. }
         | ReportError::Write { file, .. } => file,
     };
     of_results(py, Some(file), error.to_string())

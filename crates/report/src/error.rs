@@ -78,6 +78,14 @@ pub enum ReportError {
         /// Which row, what is wrong and what is allowed.
         why: String,
     },
+    /// The list of changes that no figure depends on is not what it should be.
+    #[error("{}: {why}", path(file))]
+    Changes {
+        /// The file.
+        file: PathBuf,
+        /// Where, what is wrong and what is allowed.
+        why: String,
+    },
     /// The report cannot be written.
     #[error("cannot write {}: {source}", path(file))]
     Write {

@@ -4,6 +4,7 @@
 //! ([`write_parquet`]). [`render_text`] prints the table for a terminal, [`render_markdown`] the same for the docs,
 //! [`render_html`] one file with tables and plots that needs nothing else.
 
+mod changes;
 mod claims;
 pub mod columnar;
 mod error;

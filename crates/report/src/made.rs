@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use evenkeel_scenario::provenance::{Again, Program, Provenance};
 use evenkeel_scenario::result::{Engine, RunSet};
 
+use crate::changes::Changes;
+
 /// What the mark of a page begins and ends with.
 const MARK: [&str; 2] = ["<!-- made: ", " -->"];
 
@@ -31,14 +33,16 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// Whether results of this code are what this program would produce: all parts of that code are the same here.
-    pub(crate) fn have(&self, engine: Engine, code: &str) -> bool {
-        let parts = |code: &str| code.split(Program::BETWEEN_PARTS).map(str::to_owned).collect::<BTreeSet<_>>();
+    /// Why results of this code are what this program would produce: all parts of that code are the same here, but for
+    /// changes that no figure depends on, whose reasons are returned. `None` if they may not be.
+    pub(crate) fn have<'a>(&self, engine: Engine, code: &'a str, changes: &'a Changes) -> Option<BTreeSet<&'a str>> {
         let ours = match engine {
             Engine::Lab => &self.lab,
             Engine::Sim => &self.sim,
         };
-        parts(code).is_subset(&parts(ours))
+        let is_ours = |part: &str| ours.split(Program::BETWEEN_PARTS).any(|our| our == part);
+        let parts = code.split(Program::BETWEEN_PARTS).map(|part| changes.between(part, is_ours));
+        parts.collect::<Option<Vec<_>>>().map(|whys| whys.into_iter().flatten().collect())
     }
 }
 
@@ -96,12 +100,16 @@ pub(crate) fn mark_of(set: &RunSet) -> Option<Mark> {
 impl Mark {
     /// In which ways results are old, compared with the code and the digest of the scenario's settings as they are now;
     /// none if they are current.
-    pub fn why_old(&self, codes: &Codes, settings: &str) -> Vec<&'static str> {
+    pub fn why_old(&self, codes: &Codes, changes: &Changes, settings: &str) -> Vec<&'static str> {
         let scenario = (self.settings != settings).then_some("the scenario has changed since");
-        let is_known = [Some(&self.code), self.again.as_ref()];
-        let is_known = is_known.into_iter().flatten().any(|code| codes.have(self.engine, code));
-        let code = (!is_known).then_some("the code has changed since");
+        let code = self.since(codes, changes).is_none().then_some("the code has changed since");
         scenario.into_iter().chain(code).collect()
+    }
+
+    /// Changes since then that no figure depends on, by their reasons; `None` if others were made.
+    pub fn since<'a>(&'a self, codes: &Codes, changes: &'a Changes) -> Option<BTreeSet<&'a str>> {
+        let known = [self.again.as_deref(), Some(&self.code)];
+        known.into_iter().flatten().find_map(|code| codes.have(self.engine, code, changes))
     }
 }
 
@@ -144,8 +152,10 @@ mod tests {
         let found = find_mark(&page).unwrap();
         assert_eq!(Some(&found), mark_of(&set).as_ref());
         assert_eq!(find_mark("### A\n\n<!-- made: engine=lab code=c0de -->\n"), None);
-        let why =
-            |code: &str, settings| found.why_old(&Codes { lab: code.to_owned(), sim: "other".to_owned() }, settings);
+        let why = |code: &str, settings| {
+            let codes = Codes { lab: code.to_owned(), sim: "other".to_owned() };
+            found.why_old(&codes, &Changes::default(), settings)
+        };
         assert!(why("c0de", "5e77").is_empty());
         assert_eq!(why("c0d3", "5e77"), ["the code has changed since"]);
         assert_eq!(why("c0d3", "5e7").len(), 2);
@@ -159,9 +169,10 @@ mod tests {
         let found = find_mark(&mark(&set).unwrap()).unwrap();
         assert_eq!(Some(&found), mark_of(&set).as_ref());
         let codes = |code: &str| Codes { lab: code.to_owned(), sim: String::new() };
-        let why = |code: &str| found.why_old(&codes(code), "5e78").len();
+        let changes = Changes::default();
+        let why = |code: &str| found.why_old(&codes(code), &changes, "5e78").len();
         assert_eq!((why("c0de"), why("c0d3"), why("c0d")), (0, 0, 1));
-        assert_eq!(found.why_old(&codes("c0d3"), "5e77"), ["the scenario has changed since"]);
+        assert_eq!(found.why_old(&codes("c0d3"), &changes, "5e77"), ["the scenario has changed since"]);
         let words = in_words(&set);
         assert!(words.ends_with(". Run again of no known commit: all 24 runs, equal to the last digit"), "{words}");
     }
@@ -180,7 +191,7 @@ mod tests {
             (Engine::Sim, "s", true),
             (Engine::Sim, "e", false),
         ] {
-            assert_eq!(codes.have(engine, code), is_current, "{code}");
+            assert_eq!(codes.have(engine, code, &Changes::default()).is_some(), is_current, "{code}");
         }
     }
 

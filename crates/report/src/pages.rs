@@ -8,7 +8,8 @@ use evenkeel_scenario::{Scenario, fingerprint};
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::made::{self, Codes, find_mark};
+use crate::changes::Changes;
+use crate::made::{self, Codes, Mark, find_mark};
 use crate::markdown::escape;
 
 /// The end of a line that says that a page is old.
@@ -23,18 +24,25 @@ pub struct Page {
     pub scenario: String,
     /// In which ways it is old; none if it is current.
     pub old: Vec<String>,
+    /// Changes of the code since then that no figure depends on, by their reasons.
+    pub since: Vec<String>,
 }
 
 /// The pages that a directory has, in the order of their names. `scenarios` is the directory of the scenario files.
 ///
 /// # Errors
-/// [`ReportError::Read`].
+/// [`ReportError::Read`], [`ReportError::Changes`].
 pub fn check_pages(directory: &Path, scenarios: &Path, codes: &Codes) -> Result<Vec<Page>, ReportError> {
+    let changes = Changes::read(directory)?;
     let mut pages = Vec::new();
     for file in page_files(directory)? {
         let text = read_page(&file)?;
         if let Some(scenario) = scenario_of(&text) {
-            pages.push(Page { old: why_old(&text, scenario, scenarios, codes), scenario: scenario.to_owned(), file });
+            let mark = find_mark(&text);
+            let since = mark.as_ref().and_then(|mark| mark.since(codes, &changes)).unwrap_or_default();
+            let since = since.into_iter().map(str::to_owned).collect();
+            let old = why_old(mark.as_ref(), scenario, scenarios, codes, &changes);
+            pages.push(Page { old, since, scenario: scenario.to_owned(), file });
         }
     }
     Ok(pages)
@@ -108,14 +116,14 @@ fn scenario_of(text: &str) -> Option<&str> {
     (name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)).then_some(name)
 }
 
-fn why_old(text: &str, scenario: &str, scenarios: &Path, codes: &Codes) -> Vec<String> {
+fn why_old(mark: Option<&Mark>, scenario: &str, scenarios: &Path, codes: &Codes, changes: &Changes) -> Vec<String> {
     let file = scenarios.join(format!("{scenario}.toml"));
     let settings = Scenario::load(&file).and_then(|loaded| fingerprint::of(&loaded));
-    let why = match (find_mark(text), settings) {
+    let why = match (mark, settings) {
         (_, Err(_)) if !file.exists() => vec!["its scenario is no longer there"],
         (_, Err(_)) => vec!["its scenario is no longer valid"],
         (None, Ok(_)) => vec!["made before pages recorded their code"],
-        (Some(mark), Ok(settings)) => mark.why_old(codes, &settings),
+        (Some(mark), Ok(settings)) => mark.why_old(codes, changes, &settings),
     };
     why.into_iter().map(str::to_owned).collect()
 }

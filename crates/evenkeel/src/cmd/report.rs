@@ -66,7 +66,11 @@ fn check(arguments: &Report) -> Result<(), CliError> {
     }
     let mut lines = String::new();
     for page in &pages {
-        let state = if page.old.is_empty() { "current".to_owned() } else { format!("old: {}", page.old.join("; ")) };
+        let state = match (page.old.is_empty(), page.since.is_empty()) {
+            (true, true) => "current".to_owned(),
+            (true, false) => format!("current; since then {}", page.since.join("; ")),
+            (false, _) => format!("old: {}", page.old.join("; ")),
+        };
         lines.push_str(&format!("{}: {state}\n", path(&page.file)));
     }
     let current = pages.iter().filter(|page| page.old.is_empty()).count();

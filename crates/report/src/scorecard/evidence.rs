@@ -11,6 +11,7 @@ use evenkeel_scenario::stats::Summary;
 use super::Scorecard;
 use super::judge::{Figures, Share, Tally, Verdict};
 use super::rows::{Row, Scenarios};
+use crate::changes::Changes;
 use crate::claims::{Claim, Said, claims};
 use crate::made::mark_of;
 use crate::view::{Column, View};
@@ -135,6 +136,7 @@ impl Experiment {
 impl Sets {
     /// Reads what is kept of the scenarios that have a paper's figures.
     pub fn read(parts: &Scorecard<'_>, scenarios: Scenarios) -> Result<Self, ReportError> {
+        let changes = Changes::read(parts.pages)?;
         let with_paper = scenarios.into_iter().filter(|(_, loaded)| !loaded.scenario.paper.is_empty());
         let of_scenario = |(name, loaded): (String, evenkeel_scenario::LoadedScenario)| {
             let directory =
@@ -145,7 +147,7 @@ impl Sets {
                 None => Vec::new(),
                 Some(results) => mark_of(&results.set).map_or_else(
                     || vec!["made before runs recorded their code"],
-                    |mark| mark.why_old(parts.codes, &settings),
+                    |mark| mark.why_old(parts.codes, &changes, &settings),
                 ),
             };
             let page = format!("{}.md", name.replace('/', "-"));

@@ -54,8 +54,8 @@ pub struct Pages {
 /// The scorecard and its pages.
 ///
 /// # Errors
-/// [`ReportError::Read`] and [`ReportError::Rows`] for the rows, those of scenarios that cannot be read, and those of
-/// [`crate::load`] for results that are there.
+/// [`ReportError::Read`] and [`ReportError::Rows`] for the rows, [`ReportError::Changes`], those of scenarios that
+/// cannot be read, and those of [`crate::load`] for results that are there.
 pub fn scorecard(parts: &Scorecard<'_>) -> Result<Pages, ReportError> {
     let (rows, scenarios) = rows::read(parts.rows, parts.scenarios)?;
     let sets = Sets::read(parts, scenarios)?;

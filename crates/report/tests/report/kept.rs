@@ -84,6 +84,24 @@ fn a_page_is_old_when_code_or_scenario_have_changed() {
 }
 
 #[test]
+fn a_change_that_no_figure_depends_on_makes_no_page_old() {
+    let repository = Repository::new(&[(NAME, "")]);
+    let (was, is) = ("0000000000000051", "0000000000000052");
+    let made = Codes { sim: was.to_owned(), ..codes() };
+    let mut results = repository.run(NAME, &[("goodput_mbit", [50.0, 60.0])]);
+    results.set.provenance.as_mut().unwrap().program.code = was.to_owned();
+    write_page(&results, &repository.pages().join("sim-small.md")).unwrap();
+    let later = Codes { sim: is.to_owned(), ..codes() };
+    let said = |codes: &Codes| (page(&repository, codes).old.len(), page(&repository, codes).since);
+    assert_eq!((said(&made), said(&later)), ((0, vec![]), (1, vec![])));
+    let change = format!("[[change]]\nwas = \"{was}\"\nis = \"{is}\"\nwhy = \"only reloads\"\n");
+    fs::write(repository.pages().join("changes.toml"), change).unwrap();
+    assert_eq!((said(&made), said(&later)), ((0, vec![]), (0, vec!["only reloads".to_owned()])));
+    // The code that is here now is none of an earlier time.
+    assert_eq!(said(&Codes { sim: "0000000000000053".to_owned(), ..codes() }).0, 1);
+}
+
+#[test]
 fn an_old_page_says_so_until_it_is_current() {
     let repository = Repository::new(&[(NAME, "")]);
     let results = repository.run(NAME, &[("goodput_mbit", [50.0, 60.0])]);

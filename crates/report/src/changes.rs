@@ -1,0 +1,138 @@
+//! Changes of code that no figure depends on: results made before them stay current.
+//!
+//! A digest tells that code has changed, not what that does to figures. Where nothing of it runs while figures are
+//! measured, the directory of pages says so, with the reason, in [`FILE`].
+
+use std::path::Path;
+
+use evenkeel_quote::shown;
+use serde::Deserialize;
+
+use crate::ReportError;
+
+/// The file's name, beside the pages.
+pub(crate) const FILE: &str = "changes.toml";
+/// Characters of a digest.
+const DIGITS: usize = 16;
+
+/// All that are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Changes {
+    #[serde(default, rename = "change")]
+    all: Vec<Change>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    /// Digest of a part before it.
+    was: String,
+    /// Digest after it.
+    is: String,
+    /// What has changed, and why no figure depends on it.
+    why: String,
+}
+
+impl Changes {
+    /// Those that the directory of pages names; none without the file.
+    ///
+    /// # Errors
+    /// [`ReportError::Read`]; [`ReportError::Changes`] with the place and what is allowed.
+    pub fn read(pages: &Path) -> Result<Self, ReportError> {
+        let file = pages.join(FILE);
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(ReportError::Read { file, source }),
+        };
+        let wrong = |why: String| ReportError::Changes { file: file.clone(), why };
+        let line =
+            |error: &toml::de::Error| text[..error.span().map_or(0, |span| span.start)].matches('\n').count() + 1;
+        let changes: Self = toml::from_str(&text)
+            .map_err(|error| wrong(format!("line {}: {}", line(&error), shown(error.message()))))?;
+        let is_digest = |text: &str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        for (number, change) in changes.all.iter().enumerate() {
+            let problem = match change {
+                Change { was, is, .. } if !is_digest(was) || !is_digest(is) => "was and is have 16 hexadecimal digits",
+                Change { was, is, .. } if was == is => "was and is are the same",
+                Change { why, .. } if why.trim().is_empty() => "why is empty: it says why no figure depends on it",
+                _ => continue,
+            };
+            return Err(wrong(format!("[[change]] number {}: {problem}", number + 1)));
+        }
+        Ok(changes)
+    }
+
+    /// The digests that this part had or has, from its own on, each with the change that led to it.
+    fn after<'a>(&'a self, part: &'a str) -> impl Iterator<Item = &'a Change> {
+        let mut now = part;
+        // A circle ends, too.
+        (0..self.all.len()).map_while(move |_| {
+            let change = self.all.iter().find(|change| change.was == now)?;
+            now = &change.is;
+            Some(change)
+        })
+    }
+
+    /// Why a part with this digest counts as the one with that digest; `None` if it does not.
+    pub fn between<'a>(&'a self, part: &'a str, now: impl Fn(&str) -> bool) -> Option<Vec<&'a str>> {
+        if now(part) {
+            return Some(Vec::new());
+        }
+        let mut whys = Vec::new();
+        for change in self.after(part) {
+            whys.push(change.why.as_str());
+            if now(&change.is) {
+                return Some(whys);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "000000000000000a";
+    const B: &str = "000000000000000b";
+    const C: &str = "000000000000000c";
+
+    fn read(text: &str) -> Result<Changes, String> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(FILE), text).unwrap();
+        Changes::read(directory.path()).map_err(|error| error.to_string())
+    }
+
+    fn change(was: &str, is: &str, why: &str) -> String {
+        format!("[[change]]\nwas = \"{was}\"\nis = \"{is}\"\nwhy = \"{why}\"\n")
+    }
+
+    #[test]
+    fn one_follows_another_and_none_goes_back() {
+        let changes = read(&(change(A, B, "reloads") + &change(B, C, "status"))).unwrap();
+        let between = |part, now: &str| changes.between(part, |is| is == now);
+        assert_eq!(between(A, A), Some(vec![]));
+        assert_eq!(between(A, B), Some(vec!["reloads"]));
+        assert_eq!(between(A, C), Some(vec!["reloads", "status"]));
+        assert_eq!((between(C, A), between("f", C)), (None, None));
+        let circle = read(&(change(A, B, "there") + &change(B, A, "back"))).unwrap();
+        assert_eq!(circle.between(A, |is| is == C), None);
+        assert_eq!(Changes::read(Path::new("/nonexistent")).unwrap(), Changes::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, why) in [
+            (change(A, "xyz", "status"), "[[change]] number 1: was and is have 16"),
+            (change(A, B, "status") + &change(A, A, "status"), "[[change]] number 2: was and is are the same"),
+            (change(A, B, " "), "why is empty"),
+            ("\n[[changes]]\n".to_owned(), "line 2: unknown field"),
+            (change(A, B, "status").replace("why", "because"), "line 4: unknown field"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(FILE) && error.contains(why), "{error}");
+        }
+    }
+}
