@@ -76,9 +76,8 @@ struct pvtcp_vcpu {
 	u64 steal_us; /* the steal clock when it was last looked at */
 	u64 off_us; /* how long the vCPU was off before, as far as seen */
 	bool ticked; /* the fields above are valid */
+	u32 wakes; /* wake-ups so far, modulo 2^32 */
 	bool waking; /* no punctual tick since the wake-up */
-	bool holding; /* timers are held */
-	u8 extensions; /* wake-ups since the first of them was held */
 };
 
 static inline u64 pvtcp_limit_us(const struct pvtcp_settings *set)
@@ -97,8 +96,7 @@ static inline void pvtcp_wake(struct pvtcp_vcpu *v, u64 now_us, u64 off_us)
 	v->wake_us = now_us;
 	v->off_us = off_us;
 	v->waking = true;
-	if (v->holding && v->extensions <= PVTCP_MAX_EXTENSIONS)
-		v->extensions++;
+	v->wakes++;
 }
 
 /**
@@ -157,36 +155,38 @@ static inline bool pvtcp_is_waking(const struct pvtcp_vcpu *v,
 }
 
 /*
- * Shall this expired timer be held back? If so, the caller sets @holding, asks
- * pvtcp_release_us() until that lets the timer go, and then calls pvtcp_released().
+ * Shall this expired timer be held back? If so, the caller notes the vCPU's number of
+ * wake-ups, holds the timer no longer than pvtcp_holds_on() says, and asks
+ * pvtcp_release_us() until that lets it go. Timers that wait for the same vCPU share the
+ * note of the first.
  */
 static inline bool pvtcp_hold(const struct pvtcp_vcpu *v,
 			      const struct pvtcp_settings *set, enum pvtcp_timer timer,
 			      u64 now_us)
 {
-	return set->hold[timer] && pvtcp_is_waking(v, set, now_us) &&
-	       v->extensions <= PVTCP_MAX_EXTENSIONS;
+	return set->hold[timer] && pvtcp_is_waking(v, set, now_us);
 }
 
-static inline void pvtcp_released(struct pvtcp_vcpu *v)
+/* May timers that were first held at wake-up number @since be held any longer? */
+static inline bool pvtcp_holds_on(const struct pvtcp_vcpu *v, u32 since)
 {
-	v->holding = false;
-	v->extensions = 0;
+	return v->wakes - since <= PVTCP_MAX_EXTENSIONS;
 }
 
 /**
- * pvtcp_release_us() - may the held timers run?
+ * pvtcp_release_us() - may held timers run?
+ * @since: the number of the wake-up at which they were first held
  * @backlog_in: the packets that had waited for the vCPU have been received
  *
  * Return: 0 if they shall run now, else the time after which to ask again.
  */
 static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v,
-				   const struct pvtcp_settings *set, u64 now_us,
-				   bool backlog_in)
+				   const struct pvtcp_settings *set, u32 since,
+				   u64 now_us, bool backlog_in)
 {
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
 
-	if (since_us >= pvtcp_limit_us(set) || v->extensions > PVTCP_MAX_EXTENSIONS)
+	if (since_us >= pvtcp_limit_us(set) || !pvtcp_holds_on(v, since))
 		return 0;
 	if (since_us < set->hold_min_us)
 		return set->hold_min_us - (u32)since_us;

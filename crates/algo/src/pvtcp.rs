@@ -148,27 +148,27 @@ impl Vcpu {
         self.0.off_us
     }
 
+    /// How many wake-ups it has had, modulo 2^32.
+    pub fn wakes(&self) -> u32 {
+        self.0.wakes
+    }
+
     /// Whether to hold back this expired timer.
     pub fn hold(&self, set: &Settings, timer: Timer, now_us: u64) -> bool {
         // SAFETY: as in `tick`.
         unsafe { sys::pvtcp_hold(&self.0, &set.raw(), timer.into(), now_us) }
     }
 
-    /// Tells that timers are held from now on.
-    pub fn held(&mut self) {
-        self.0.holding = true;
+    /// Whether timers that were first held when [`wakes`](Self::wakes) was `since` may be held any longer.
+    pub fn holds_on(&self, since: u32) -> bool {
+        // SAFETY: as in `tick`.
+        unsafe { sys::pvtcp_holds_on(&self.0, since) }
     }
 
-    /// Tells that all held timers have been let go.
-    pub fn released(&mut self) {
+    /// `None` if timers held since then shall run now, else the time after which to ask again.
+    pub fn release_us(&self, set: &Settings, since: u32, now_us: u64, backlog_in: bool) -> Option<u32> {
         // SAFETY: as in `tick`.
-        unsafe { sys::pvtcp_released(&mut self.0) }
-    }
-
-    /// `None` if the held timers shall run now, else the time after which to ask again.
-    pub fn release_us(&self, set: &Settings, now_us: u64, backlog_in: bool) -> Option<u32> {
-        // SAFETY: as in `tick`.
-        match unsafe { sys::pvtcp_release_us(&self.0, &set.raw(), now_us, backlog_in) } {
+        match unsafe { sys::pvtcp_release_us(&self.0, &set.raw(), since, now_us, backlog_in) } {
             0 => None,
             wait_us => Some(wait_us),
         }

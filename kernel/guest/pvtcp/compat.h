@@ -81,4 +81,12 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+/* Linux 6.1 has it since 6.1.91. */
+#ifndef HAVE_TIMER_DELETE
+static inline int timer_delete(struct timer_list *timer)
+{
+	return del_timer(timer);
+}
+#endif
+
 #endif /* EVENKEEL_PVTCP_COMPAT_H */

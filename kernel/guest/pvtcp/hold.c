@@ -70,30 +70,58 @@ static void release_one(struct pvtcp_cpu *c, const struct held *h)
 	sock_put(h->sk);
 }
 
+/* Wake-ups of the CPU that a timer waits for, since it was first held. */
+static u32 wakes_held(const struct held *h)
+{
+	return READ_ONCE(per_cpu(pvtcp_cpus, h->backlog_cpu).vcpu.wakes) - h->since;
+}
+
+/* How long each held timer has still to wait; returns the shortest time. */
+static u32 look_at_held(struct pvtcp_cpu *c)
+{
+	u32 shortest_us = 0;
+	u64 now = now_us();
+	unsigned int i;
+
+	for (i = 0; i < c->held_count; i++) {
+		struct held *h = &c->held[i];
+		int cpu = h->backlog_cpu;
+
+		h->wait_us = pvtcp_release_us(&per_cpu(pvtcp_cpus, cpu).vcpu,
+					      &pvtcp_settings, h->since, now,
+					      backlog_in(cpu));
+		if (h->wait_us && (!shortest_us || h->wait_us < shortest_us))
+			shortest_us = h->wait_us;
+	}
+	return shortest_us ? shortest_us : PVTCP_POLL_US;
+}
+
 static enum hrtimer_restart release_fn(struct hrtimer *timer)
 {
 	struct pvtcp_cpu *c = container_of(timer, struct pvtcp_cpu, release);
-	int cpu = READ_ONCE(c->backlog_cpu);
+	unsigned int i = 0, left;
 	struct held h;
 	u32 wait_us;
 
-	wait_us = pvtcp_release_us(&per_cpu(pvtcp_cpus, cpu).vcpu, &pvtcp_settings,
-				   now_us(), backlog_in(cpu));
-	if (wait_us) {
-		hrtimer_forward_now(timer, ktime_of_us(wait_us));
-		return HRTIMER_RESTART;
-	}
-
 	raw_spin_lock(&c->lock);
-	while (c->held_count) {
-		h = c->held[--c->held_count];
+	wait_us = look_at_held(c);
+	while (i < c->held_count) {
+		if (c->held[i].wait_us) {
+			i++;
+			continue;
+		}
+		h = c->held[i];
+		c->held[i] = c->held[--c->held_count];
 		raw_spin_unlock(&c->lock);
 		release_one(c, &h);
 		raw_spin_lock(&c->lock);
 	}
-	pvtcp_released(&per_cpu(pvtcp_cpus, cpu).vcpu);
+	left = c->held_count;
 	raw_spin_unlock(&c->lock);
-	return HRTIMER_NORESTART;
+	if (!left)
+		return HRTIMER_NORESTART;
+	hrtimer_forward_now(timer, ktime_of_us(wait_us));
+	return HRTIMER_RESTART;
 }
 
 /* Is that socket's timer being run by release_one()? */
@@ -102,7 +130,7 @@ bool hold_is_running(struct sock *sk)
 	return this_cpu_read(pvtcp_cpus.running) == sk;
 }
 
-/* The entry for that socket: the one it has, if it is held still, or a free one. */
+/* The entry of that socket, or NULL: its timer is not held. */
 static struct held *find_entry(struct pvtcp_cpu *c, const struct sock *sk)
 {
 	unsigned int i;
@@ -110,12 +138,36 @@ static struct held *find_entry(struct pvtcp_cpu *c, const struct sock *sk)
 	for (i = 0; i < c->held_count; i++)
 		if (c->held[i].sk == sk)
 			return &c->held[i];
+	return NULL;
+}
+
+/* A free entry for that socket. */
+static struct held *new_entry(struct pvtcp_cpu *c, struct sock *sk)
+{
 	/*
 	 * A kernel socket's timer may have to be stopped for good before its
 	 * namespace goes, which nobody could do while our release runs it.
 	 */
-	return c->held_count < HELD_MAX && sk->sk_net_refcnt ? &c->held[c->held_count] :
-							       NULL;
+	if (c->held_count == HELD_MAX || !sk->sk_net_refcnt)
+		return NULL;
+	sock_hold(sk);
+	c->held[c->held_count].sk = sk;
+	return &c->held[c->held_count++];
+}
+
+/*
+ * Wake-ups for which timers that wait for @cpu's backlog have been held already: those of
+ * the first, and its own if the timer at @h waited for another CPU before.
+ */
+static u32 wakes_used(const struct pvtcp_cpu *c, const struct held *h, int cpu)
+{
+	u32 used = h ? wakes_held(h) : 0;
+	unsigned int i;
+
+	for (i = 0; i < c->held_count; i++)
+		if (c->held[i].backlog_cpu == cpu)
+			return max(used, wakes_held(&c->held[i]));
+	return used;
 }
 
 /**
@@ -129,27 +181,32 @@ static struct held *find_entry(struct pvtcp_cpu *c, const struct sock *sk)
  */
 bool hold_timer(struct sock *sk, u8 pending, int backlog_cpu)
 {
+	const struct pvtcp_vcpu *v = &per_cpu(pvtcp_cpus, backlog_cpu).vcpu;
 	struct pvtcp_cpu *c = this_cpu_ptr(&pvtcp_cpus);
 	const struct tcp_sock *tp = tcp_sk(sk);
 	struct held *h;
+	u32 since;
 
 	raw_spin_lock(&c->lock);
 	h = find_entry(c, sk);
+	since = READ_ONCE(v->wakes) - wakes_used(c, h, backlog_cpu);
+	if (!pvtcp_holds_on(v, since)) {
+		raw_spin_unlock(&c->lock);
+		return false;
+	}
+	if (!h)
+		h = new_entry(c, sk);
 	if (h) {
-		if (h == &c->held[c->held_count]) {
-			c->held_count++;
-			sock_hold(sk);
-		}
-		h->sk = sk;
 		h->pending = pending;
 		h->snd_una = tp->snd_una;
 		h->delivered = tp->delivered;
 		h->data_segs_out = tp->data_segs_out;
 		h->expires =
 			jiffies + 1 + usecs_to_jiffies(pvtcp_limit_us(&pvtcp_settings));
+		h->backlog_cpu = backlog_cpu;
+		h->since = since;
+		h->wait_us = PVTCP_POLL_US;
 		set_retransmit_expires(sk, h->expires);
-		c->backlog_cpu = backlog_cpu;
-		per_cpu(pvtcp_cpus, backlog_cpu).vcpu.holding = true;
 	}
 	raw_spin_unlock(&c->lock);
 

@@ -40,6 +40,9 @@ struct held {
 	u32 snd_una;
 	u32 delivered;
 	u32 data_segs_out;
+	int backlog_cpu; /* whose backlog it waits for */
+	u32 since; /* that CPU's wake-ups when it was first held */
+	u32 wait_us; /* how long still, 0: it is due */
 	u8 pending;
 };
 
@@ -51,7 +54,6 @@ struct pvtcp_cpu {
 	raw_spinlock_t lock;
 	struct hrtimer release;
 	struct sock *running; /* its timer is run by us: let it pass */
-	int backlog_cpu; /* whose backlog the held timers wait for */
 	unsigned long overflow_expires; /* expiry given to those that did not fit */
 	unsigned int held_count;
 	struct held *held; /* HELD_MAX of them */

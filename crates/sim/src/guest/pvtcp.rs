@@ -98,6 +98,8 @@ pub struct Pvtcp {
     steal_us: u64,
     received_at_wake: u64,
     held: Vec<ConnId>,
+    /// The number of the wake-up at which the first of them was held.
+    held_since: Option<u32>,
     overflow_expires: Instant,
     /// A check of the held timers is planned.
     pub release_queued: bool,
@@ -118,6 +120,7 @@ impl Pvtcp {
             ticks_told: 0,
             steal_us: 0,
             received_at_wake: 0,
+            held_since: None,
             held: Vec::new(),
             overflow_expires: Instant::NEVER,
             release_queued: false,
@@ -205,7 +208,8 @@ impl Pvtcp {
             self.note_wakeup(due.received);
             self.counters.wakeups_by_steal += 1;
         }
-        if !self.vcpu.hold(&self.spec.settings, kind, now.us()) {
+        let holds_on = self.held_since.is_none_or(|since| self.vcpu.holds_on(since));
+        if !holds_on || !self.vcpu.hold(&self.spec.settings, kind, now.us()) {
             return Fate::Run;
         }
         let jiffies = due.clock.count(now);
@@ -237,7 +241,7 @@ impl Pvtcp {
             }
             self.held.push(conn);
         }
-        self.vcpu.held();
+        self.held_since.get_or_insert(self.vcpu.wakes());
         let limit = Duration::from_us(u64::from(set.hold_min_us.max(set.hold_max_us)));
         let look_at = (!self.release_queued).then(|| due.now + Duration::from_us(u64::from(set.hold_min_us)));
         self.release_queued = true;
@@ -255,7 +259,8 @@ impl Pvtcp {
     ) -> Option<Instant> {
         self.catch_up(clock, now, off_total);
         let backlog_in = backlog.waiting == 0 && backlog.received != self.received_at_wake;
-        let wait_us = self.vcpu.release_us(&self.spec.settings, now.us(), backlog_in)?;
+        let since = self.held_since.unwrap_or(self.vcpu.wakes());
+        let wait_us = self.vcpu.release_us(&self.spec.settings, since, now.us(), backlog_in)?;
         Some(now + Duration::from_us(u64::from(wait_us)))
     }
 
@@ -263,7 +268,7 @@ impl Pvtcp {
     pub fn let_go(&mut self) -> Option<ConnId> {
         let conn = self.held.pop();
         if conn.is_none() {
-            self.vcpu.released();
+            self.held_since = None;
             self.release_queued = false;
         }
         conn

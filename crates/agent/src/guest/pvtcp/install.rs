@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use evenkeel_quote::shown;
 use serde::Serialize;
 
 use super::MODULE;
@@ -67,6 +68,8 @@ pub struct Installed {
     pub sources: PathBuf,
     /// Whether this kernel wants modules signed, and what to do then.
     pub signing: Signing,
+    /// Kernels that are installed with their headers, and for which it could not be built.
+    pub not_built: Vec<String>,
 }
 
 impl Machine {
@@ -124,20 +127,27 @@ pub fn install(machine: &Machine, sources: &Sources) -> Result<Installed, PvtcpE
         return Err(PvtcpError::Packaged { folder });
     }
     // What an older evenkeel installed would be a second module of this name.
-    remove(machine, &sources.name)?;
+    let was_there = !remove(machine, &sources.name)?.is_empty();
     write_sources(&folder, sources)?;
     let built = match method {
         Method::Dkms => build_by_dkms(machine, sources),
         Method::Make => build_by_make(machine, &folder),
     };
-    if let Err(error) = built {
+    if let Err(mut error) = built {
         // Half an installation would stand in the way of the next try.
         remove(machine, &sources.name)?;
+        if let (PvtcpError::NotBuilt { said, .. }, true) = (&mut error, was_there) {
+            said.push_str("\nThe module that was installed before is gone, too: this one was to take its place.");
+        }
         return Err(error);
     }
+    let not_built = match method {
+        Method::Dkms => build_for_others(machine, sources),
+        Method::Make => Vec::new(),
+    };
     let signing = Signing::of(machine);
     let (version, kernel) = (sources.version.clone(), machine.release.clone());
-    Ok(Installed { version, kernel, method, sources: folder, signing })
+    Ok(Installed { version, kernel, method, sources: folder, signing, not_built })
 }
 
 /// Removes what [`install`] has put there, of any version. Returns the folders of sources that it removed.
@@ -207,6 +217,21 @@ fn build_by_dkms(machine: &Machine, sources: &Sources) -> Result<(), PvtcpError>
     }
 }
 
+/// Builds it for the other kernels that are there: DKMS does so by itself only when a kernel is installed. Returns
+/// those for which that fails.
+fn build_for_others(machine: &Machine, sources: &Sources) -> Vec<String> {
+    let module = format!("{}/{}", sources.name, sources.version);
+    let folders = fs::read_dir(machine.root.join("lib/modules")).into_iter().flatten().flatten();
+    let has_headers = |folder: &fs::DirEntry| folder.path().join("build/Makefile").exists();
+    let kernels = folders.filter(has_headers).map(|folder| folder.file_name().to_string_lossy().into_owned());
+    let mut failed: Vec<String> = kernels
+        .filter(|kernel| *kernel != machine.release)
+        .filter(|kernel| machine.run("dkms", &["install", &module, "-k", kernel]).is_err())
+        .collect();
+    failed.sort();
+    failed
+}
+
 fn build_by_make(machine: &Machine, folder: &Path) -> Result<(), PvtcpError> {
     let build = format!("KDIR={}", machine.modules().join("build").display());
     let place = folder.display().to_string();
@@ -250,7 +275,14 @@ impl fmt::Display for Installed {
         let (version, kernel) = (&self.version, &self.kernel);
         match self.method {
             Method::Dkms => {
-                writeln!(f, "{MODULE} {version} is installed by DKMS for {kernel} and for kernels to come")?
+                writeln!(f, "{MODULE} {version} is installed by DKMS for {kernel} and for kernels to come")?;
+                for other in &self.not_built {
+                    writeln!(
+                        f,
+                        "it could not be built for {}, which is here, too: TCP there stays as it is",
+                        shown(other)
+                    )?;
+                }
             }
             Method::Make => writeln!(
                 f,

@@ -77,6 +77,38 @@ fn dkms_builds_from_the_sources_and_all_is_removed_again() {
     assert!(remove(&place.machine(), "pv").unwrap().is_empty());
 }
 
+/// DKMS builds for another kernel only when that is installed, which may be in the past.
+#[test]
+fn dkms_builds_for_the_other_kernels_that_are_there() {
+    let place = Place::with(&["gcc", "make", "depmod"]);
+    place.stub(
+        "dkms",
+        "d=var/lib/dkms/pv/0.1; \
+         case $1,$4 in add,*) /bin/mkdir -p $d ;; remove,*) /bin/rm -r $d ;; *,*bad) exit 3 ;; esac",
+    );
+    for kernel in ["6.1.0-10-good", "6.1.0-11-bad"] {
+        place.file(&format!("lib/modules/{kernel}/build/Makefile"), "");
+    }
+    fs::create_dir_all(place.path("lib/modules/6.1.0-8-without-headers")).unwrap();
+    let installed = place.install().unwrap();
+    assert_eq!(installed.not_built, ["6.1.0-11-bad"]);
+    assert!(installed.to_string().contains("could not be built for 6.1.0-11-bad"), "{installed}");
+    let mut built: Vec<_> = place.calls().into_iter().filter(|call| call.starts_with("dkms install")).collect();
+    assert_eq!(built.remove(0), "dkms install pv/0.1 -k 6.1.0-9-test");
+    built.sort();
+    assert_eq!(built, ["10-good", "11-bad"].map(|kernel| format!("dkms install pv/0.1 -k 6.1.0-{kernel}")));
+}
+
+#[test]
+fn a_build_that_fails_says_that_the_module_before_is_gone() {
+    let place = Place::with(&["gcc", "make", "depmod"]);
+    place.dkms();
+    place.install().unwrap();
+    place.stub("dkms", "case $1 in install) exit 3 ;; esac");
+    let error = place.install().unwrap_err().to_string();
+    assert!(error.contains("The module that was installed before is gone, too"), "{error}");
+}
+
 #[test]
 fn without_dkms_the_module_is_built_for_this_kernel() {
     // The name of Debian's compiler for kernels.
