@@ -229,6 +229,7 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return;
 	}
+	flow_synack_again(c, f);
 	answer_begins(c, f);
 	peer_shows(c, f);
 	if (is_local(skb))

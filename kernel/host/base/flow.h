@@ -124,8 +124,9 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	f.last_ns = c->now_ns;
 	f.iss = iss;
 	f.probes_sent = h->probes_sent;
-	/* Which of two SYNs was answered would not be known. */
-	if (h->syns < 2)
+	/* Which of two SYNs was answered would not be known. Only CERA's step ends the
+	 * measurement: without it, the age of a flow would be taken for one later. */
+	if (h->syns < 2 && c->port->cera.mode != EK_MODE_OFF)
 		f.flags |= EK_FLOW_TIMED;
 	if (h->is_local)
 		f.flags |= EK_FLOW_LOCAL;
@@ -158,6 +159,13 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		count(c->count, EK_COUNT_ACCURATE_ECN, 1);
 	bpf_map_delete_elem(&handshakes, c->key);
 	return bpf_map_lookup_elem(&flows, c->key);
+}
+
+/* A SYN-ACK comes once more: which of them is answered will not be known. */
+static __always_inline void flow_synack_again(const struct context *c, struct ek_flow *f)
+{
+	if (f->last_ns != c->now_ns)
+		f->flags &= ~(u32)EK_FLOW_TIMED;
 }
 
 /* Notes whether one end has acknowledged the other's FIN. */

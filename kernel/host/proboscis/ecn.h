@@ -47,9 +47,27 @@ static __always_inline void ecn_note_data(struct __sk_buff *skb, struct context 
 		count(c->count, EK_COUNT_ECT_SET, skb_segments(skb));
 }
 
+/*
+ * A VM that routes forwards what was made ECN-capable at another of its ports. If the
+ * guests have no ECN, nobody beyond this port heeds marks.
+ */
+static __noinline void ecn_forwarded(struct __sk_buff *skb, struct context *c,
+				     const struct ek_flow *f)
+{
+	const struct packet *p = c->packet;
+
+	if (p->ecn != PACKET_ECT_0 || f->flags & EK_FLOW_NATIVE_ECN || !enforces(c) ||
+	    !ecn_for_guests(c) || packet_is_first_hop(packet_ttl(c->head, p)))
+		return;
+	if (!head_set_ecn(skb, c->head, p, PACKET_NOT_ECT))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+}
+
 static __always_inline bool proboscis_ecn_from_vm(struct __sk_buff *skb, struct way *w)
 {
 	w->ours = ecn_is_ours(w->c, w->f);
+	if (!w->ours && w->c->packet->ecn)
+		ecn_forwarded(skb, w->c, w->f);
 	ecn_note_data(skb, w->c, w->f, w->ours);
 	return true;
 }

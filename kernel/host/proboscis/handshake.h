@@ -182,6 +182,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		count_again(c);
 	} else {
 		count(c->count, EK_COUNT_SYNACKS_FROM_VM, 1);
+		if (f)
+			flow_synack_again(c, f);
 	}
 	if (!f) {
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);

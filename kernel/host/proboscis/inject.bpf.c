@@ -36,8 +36,10 @@ static __always_inline bool note_frame(struct context *c)
 
 	if (!(c->packet->flags & PACKET_ACK)) {
 		h = handshake_of(c);
-		if (h)
+		if (h) {
 			h->is_behind = 1;
+			h->syns++;
+		}
 		return h;
 	}
 	f = bpf_map_lookup_elem(&flows, c->key);

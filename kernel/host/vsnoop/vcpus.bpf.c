@@ -59,17 +59,32 @@ int taps(struct bpf_iter__task_file *context)
 	return 0;
 }
 
+/* Before Linux 6.4, the threads of vhost are the kernel's. */
+static __always_inline bool is_vhost(const char *name)
+{
+	const char vhost[] = "vhost-";
+	u32 i;
+
+	for (i = 0; i < sizeof(vhost) - 1; i++) {
+		if (name[i] != vhost[i])
+			return false;
+	}
+	return true;
+}
+
 SEC("iter/task")
 int threads(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
 	struct ek_thread thread = {};
 
-	if (!task || task->flags & PF_KTHREAD)
+	if (!task)
 		return 0;
 	thread.process = task->tgid;
 	thread.id = task->pid;
 	bpf_core_read_str(thread.name, sizeof(thread.name), &task->comm);
+	if (task->flags & PF_KTHREAD && !is_vhost(thread.name))
+		return 0;
 	bpf_seq_write(context->meta->seq, &thread, sizeof(thread));
 	return 0;
 }

@@ -71,6 +71,11 @@ impl HostEnd {
         }
     }
 
+    /// Takes over what the guest has said against its TCP to an end that this one replaces.
+    pub fn object(&mut self, said: Option<Reasons>) {
+        self.objections = said.filter(|said| !said.is_empty());
+    }
+
     /// There is a connection.
     pub fn connected(&mut self, now: Instant) {
         self.peer.connected(now);

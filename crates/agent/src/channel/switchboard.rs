@@ -100,16 +100,20 @@ impl Channels {
         if lines.get(&ifindex).map(|line| (&line.target, line.heartbeat_ms)) == wanted {
             return Ok(());
         }
-        if lines.remove(&ifindex).is_some() {
+        let before = lines.remove(&ifindex);
+        if before.is_some() {
             self.order(Order::Close { ifindex });
         }
         let Some(target) = target else { return Ok(()) };
+        let mut end = HostEnd::new(heartbeat_ms, session()?, Instant::now());
+        // The same guest at another pace.
+        end.object(before.filter(|before| before.target == *target).and_then(|before| before.end.endpoint()));
         let wake = Arc::new(Notify::new());
         let line = Line {
             target: target.clone(),
             domain: None,
             heartbeat_ms,
-            end: HostEnd::new(heartbeat_ms, session()?, Instant::now()),
+            end,
             wake: Arc::clone(&wake),
             is_connected: false,
             trouble: None,

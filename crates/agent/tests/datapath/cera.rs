@@ -108,6 +108,17 @@ fn a_handshake_with_a_syn_sent_twice_says_nothing() {
     place.run_to_vm(place.pb, &Segment { payload: 0, ..data(0) }.frame());
     let of_b = place.datapath.slot_of(place.pb).unwrap().unwrap();
     assert_eq!(shares.get(of_b).unwrap().take_handshake(), None);
+    // The answer is lost, and comes again.
+    let third = |segment: Segment| Segment { source: (segment.source.0, 40003), ..segment }.frame();
+    place.run_to_vm(place.pb, &third(syn()));
+    for _ in 0..2 {
+        let answer = synack();
+        place.run_from_vm(place.pb, &Segment { destination: (answer.destination.0, 40003), ..answer }.frame());
+        // Longer than the programs' clock stands still.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    place.run_to_vm(place.pb, &third(Segment { payload: 0, ..data(0) }));
+    assert_eq!(shares.get(of_b).unwrap().take_handshake(), None);
     // One that comes once, from outside, is timed.
     let other = |segment: Segment| Segment { source: (segment.source.0, 40002), ..segment }.frame();
     place.run_to_vm(place.pb, &other(syn()));
@@ -115,6 +126,22 @@ fn a_handshake_with_a_syn_sent_twice_says_nothing() {
     place.run_from_vm(place.pb, &Segment { destination: (answer.destination.0, 40002), ..answer }.frame());
     place.run_to_vm(place.pb, &other(Segment { payload: 0, ..data(0) }));
     assert!(shares.get(of_b).unwrap().take_handshake().is_some());
+}
+
+/// Connections are known before CERA is switched on. The first packet after that ends no handshake.
+#[test]
+fn the_age_of_a_connection_is_no_handshake() {
+    let (mut place, mut shares) = with(intf::EK_MODE_OBSERVE, intf::EK_MODE_OFF);
+    place.run_from_vm(place.pa, &syn().frame());
+    place.run_to_vm(place.pa, &synack().frame());
+    let mut port = crate::ports::settings(intf::EK_MODE_OBSERVE);
+    port.cera.mode = intf::EK_MODE_OBSERVE;
+    place.datapath.attach(place.pa, &port).unwrap();
+    let slot = slot(&place);
+    shares.get(slot).unwrap().turn(16, 1);
+    send(&mut place, 40000, 0);
+    let mut share = shares.get(slot).unwrap();
+    assert_eq!((share.turn(1, 1).flows, share.take_handshake()), (1, None));
 }
 
 #[test]

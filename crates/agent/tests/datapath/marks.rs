@@ -167,6 +167,34 @@ fn without_evenkeel_at_the_other_end_nothing_is_changed() {
     assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
 }
 
+/// What comes from behind the VM.
+fn forwarded(segment: &Segment) -> Vec<u8> {
+    let mut frame = segment.frame();
+    frame[22] -= 1;
+    // RFC 1141.
+    let sum = u32::from(u16::from_be_bytes([frame[24], frame[25]])) + 0x100;
+    frame[24..26].copy_from_slice(&((sum + (sum >> 16)) as u16).to_be_bytes());
+    frame
+}
+
+/// It was made ECN-capable where it came in, and beyond this port nobody heeds marks.
+#[test]
+fn what_a_vm_forwards_is_not_ecn_capable_unless_its_guests_are() {
+    let capable = shown(data(0));
+    for (agrees, mode, leaves_with) in
+        [(0, intf::EK_MODE_ENFORCE, 0), (ECE, intf::EK_MODE_ENFORCE, 2), (0, intf::EK_MODE_OBSERVE, 2)]
+    {
+        let mut place = Bed::new(mode);
+        place.run_from_vm(place.pa, &forwarded(&Segment { flags: SYN | ECE | CWR, ..syn() }));
+        place.run_to_vm(place.pa, &Segment { flags: SYN | ACK | agrees, ..synack() }.frame());
+        let left = place.run_from_vm(place.pa, &forwarded(&capable)).frame;
+        assert_sound(&left);
+        assert_eq!(ecn(&left), leaves_with, "{agrees} {mode}");
+        let own = place.run_from_vm(place.pa, &capable.frame()).frame;
+        assert_eq!(own, capable.frame(), "the VM's own");
+    }
+}
+
 #[test]
 fn ports_that_are_off_or_unknown_are_passed_over() {
     let mut place = Bed::new(intf::EK_MODE_OFF);

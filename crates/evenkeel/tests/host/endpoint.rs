@@ -142,4 +142,19 @@ fn a_vms_word_reaches_its_port_and_ends() {
     assert_eq!(vsnoop(&host)["endpoint"], "unfit");
     guest.leave();
     is(&host, "observed");
+
+    // Nor has one that waits while the host's agent is replaced.
+    let guest = Guest::new(&listener);
+    guest.order(Order::Say(Some(Reasons::from_iter([Reason::Upper]))));
+    is(&host, "unfit");
+    guest.order(Order::Stop);
+    host.signal(Signal::SIGKILL);
+    host.ended();
+    host.start();
+    wait_until("the port", || host.ports() == ["vp1"]);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(vsnoop(&host)["endpoint"], "unfit");
+    let guest = Guest::new(&listener);
+    guest.order(Order::Say(Some(Reasons::default())));
+    is(&host, "attested");
 }

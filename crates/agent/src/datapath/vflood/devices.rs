@@ -62,6 +62,12 @@ fn names(port: u32) -> [String; 4] {
     PREFIXES.map(|prefix| format!("{prefix}{port}"))
 }
 
+/// The port of a device with this name, if it is one of these.
+pub(super) fn port_of(name: &str) -> Option<u32> {
+    let number = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+}
+
 /// Index of a device, if it is there.
 fn index(name: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(name).ok()
@@ -229,6 +235,16 @@ pub(super) fn remove(port: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes the devices of all ports.
+pub(super) fn remove_all() -> io::Result<()> {
+    for device in &nix::net::if_::if_nameindex()? {
+        if let Some(port) = device.name().to_str().ok().and_then(port_of) {
+            remove(port)?;
+        }
+    }
+    Ok(())
+}
+
 /// Has a CPU chosen by the flow handle what comes in at this device (RPS): packets are let out on several CPUs, and
 /// must stay in order.
 fn choose_cpu_by_flow(device: &str, port_name: &str) {
@@ -258,7 +274,16 @@ fn cpu_mask(list: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::cpu_mask;
+    use super::{cpu_mask, port_of};
+
+    #[test]
+    fn names_of_own_devices_have_a_port() {
+        assert_eq!(
+            ["ekh7", "eks12", "ekj0", "ekg4294967295"].map(port_of),
+            [Some(7), Some(12), Some(0), Some(u32::MAX)]
+        );
+        assert_eq!(["ekh", "ekx7", "ekh7a", "vnet7", "ekh-7"].map(port_of), [None; 5]);
+    }
 
     #[test]
     fn masks_of_cpus() {

@@ -60,8 +60,7 @@ pub(in crate::datapath) fn holds(vm: &intf::ek_vflood_queue) -> bool {
 
 /// Whether a device of this name is one of those that hold packets, and so no port.
 pub fn is_own_device(name: &str) -> bool {
-    let number = devices::PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    devices::port_of(name).is_some()
 }
 
 impl Qdisc {
@@ -297,6 +296,8 @@ pub(in crate::datapath) fn remove_all(pin_dir: &Path) -> Result<(), DatapathErro
         devices::remove(device.port_ifindex)
             .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
     }
+    // Those of an agent that was killed before it had noted them.
+    devices::remove_all().map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
     // Removing the pin releases the qdisc's functions.
     match fs::remove_file(pin_dir.join(QDISC)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

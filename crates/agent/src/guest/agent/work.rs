@@ -43,6 +43,8 @@ pub(super) struct Work {
     cards: Option<usize>,
     /// The window to share out: 0 ends limits.
     window: Option<u32>,
+    /// The last pass could not set all windows.
+    has_failed: bool,
     /// The earliest time of the next pass: passes may take only so much of a core.
     pass_at: Instant,
 }
@@ -97,6 +99,7 @@ impl Work {
             endpoint: None,
             cards: None,
             window: None,
+            has_failed: false,
             pass_at: Instant::now(),
         };
         work.set_up(config)?;
@@ -296,9 +299,11 @@ impl Work {
         let passed = cera.share(window, mode(self.config.cera.mode))?;
         let Passed { flows, changed, foreign, failed, .. } = passed;
         tracing::debug!(window, flows, changed, foreign, failed, took_us = passed.took.as_micros(), "shared out");
-        if failed > 0 {
-            tracing::warn!(failed, "windows could not be set");
+        // Once, not with every pass: a route may lock its connections' algorithm.
+        if failed > 0 && !self.has_failed {
+            tracing::warn!(failed, "windows of connections cannot be set; the host limits these alone");
         }
+        self.has_failed = failed > 0;
         self.pass_at = Instant::now() + rest(passed.took, self.config.cera.max_core_percent.get());
         Ok(())
     }

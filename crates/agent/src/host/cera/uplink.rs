@@ -66,9 +66,12 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
 }
 
 /// What waits at a qdisc, from its attributes. Where it has queues below it (mq, HTB) the kernel has added them up.
+///
+/// Qdiscs without a lock (`pfifo_fast`) count on each CPU for itself, and a packet that is taken out by another CPU
+/// between the two looks makes the sum negative: nothing waits there.
 fn backlog_bytes(attributes: &[u8]) -> Option<u32> {
     let queue = attribute(attribute(attributes, TCA_STATS2)?, TCA_STATS_QUEUE)?;
-    u32_at(queue, size_of::<u32>())
+    u32_at(queue, size_of::<u32>()).map(|bytes| if bytes > i32::MAX as u32 { 0 } else { bytes })
 }
 
 impl Uplinks {
@@ -327,6 +330,18 @@ mod tests {
             ip("link del up0");
             assert!(uplinks.backlog_bytes().is_err());
         });
+    }
+
+    #[test]
+    fn a_sum_below_nothing_is_nothing() {
+        let stats = |backlog: u32| {
+            let queue = [0, backlog, 0, 0, 0].map(u32::to_ne_bytes).concat();
+            crate::netlink::nla(TCA_STATS2, &crate::netlink::nla(TCA_STATS_QUEUE, &queue))
+        };
+        for (backlog, bytes) in [(0, 0), (1514, 1514), (i32::MAX as u32, i32::MAX as u32), (1514u32.wrapping_neg(), 0)]
+        {
+            assert_eq!(backlog_bytes(&stats(backlog)), Some(bytes));
+        }
     }
 
     proptest! {

@@ -6,7 +6,7 @@ mod endpoint;
 pub mod report;
 mod vcpus;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 pub use endpoint::Endpoint;
@@ -37,6 +37,8 @@ pub(super) struct Wing {
     /// The threads of the host that are ports' VMs' virtual CPUs.
     vcpus: vcpus::Register,
     /// Finds these threads; opened when first needed.
+    /// Ports whose guests said no to an agent before this one, and have said nothing to this one yet.
+    refused: BTreeSet<u32>,
     processes: Option<Processes>,
     swept: Instant,
     /// Entries after the last sweep.
@@ -48,6 +50,7 @@ impl Default for Wing {
         Self {
             endpoints: BTreeMap::new(),
             vcpus: vcpus::Register::new(Instant::now()),
+            refused: BTreeSet::new(),
             processes: None,
             swept: Instant::now(),
             entries: 0,
@@ -58,6 +61,18 @@ impl Default for Wing {
 impl Wing {
     fn endpoint(&self, ifindex: u32) -> Endpoint {
         self.endpoints.get(&ifindex).copied().unwrap_or_default()
+    }
+
+    /// What follows from what the guest has said to this agent, or to the one before.
+    fn judge(&mut self, port: &Port, said: Option<Reasons>) -> Endpoint {
+        let ifindex = port.link.ifindex;
+        if said.is_some() || port.settings.channel.is_none() {
+            self.refused.remove(&ifindex);
+        }
+        match self.refused.contains(&ifindex) {
+            true => Endpoint::Unfit,
+            false => Endpoint::of(port.settings.vsnoop.endpoint, said),
+        }
     }
 
     /// Settings of a port. vSnoop is off unless it is a tap: of other devices nobody knows how much room their queues
@@ -81,7 +96,7 @@ impl Wing {
         for port in ports.values_mut().filter(settled) {
             let ifindex = port.link.ifindex;
             let said = tools.channels.endpoint(ifindex);
-            let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, said);
+            let endpoint = self.judge(port, said);
             if endpoint == self.endpoint(ifindex) {
                 continue;
             }
@@ -151,12 +166,20 @@ impl Wing {
 impl Mechanism for Wing {
     fn begin(&mut self, ifindex: u32) {
         self.endpoints.remove(&ifindex);
+        self.refused.remove(&ifindex);
         self.vcpus.forget(ifindex);
     }
 
     fn configure(&mut self, port: &Port, tools: &mut Tools<'_>, own: &mut intf::ek_port) -> Result<(), DatapathError> {
         let ifindex = port.link.ifindex;
-        let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, tools.channels.endpoint(ifindex));
+        // The programs are there already: another agent's. Its guest may only wait for its core.
+        if !self.endpoints.contains_key(&ifindex) && tools.datapath.is_on(ifindex) {
+            let before = tools.datapath.endpoint(ifindex)?.map(Endpoint::from_intf);
+            if before == Some(Endpoint::Unfit) {
+                self.refused.insert(ifindex);
+            }
+        }
+        let endpoint = self.judge(port, tools.channels.endpoint(ifindex));
         self.endpoints.insert(ifindex, endpoint);
         if port.link.kind == Kind::Tap
             && port.settings.vsnoop.mode != Mode::Off
@@ -179,6 +202,7 @@ impl Mechanism for Wing {
 
     fn gone(&mut self, ifindex: u32) {
         self.endpoints.remove(&ifindex);
+        self.refused.remove(&ifindex);
         self.vcpus.forget(ifindex);
     }
 
