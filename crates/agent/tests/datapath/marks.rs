@@ -171,7 +171,7 @@ fn without_evenkeel_at_the_other_end_nothing_is_changed() {
 fn forwarded(segment: &Segment) -> Vec<u8> {
     let mut frame = segment.frame();
     frame[22] -= 1;
-    // RFC 1141.
+    // RFC 1624.
     let sum = u32::from(u16::from_be_bytes([frame[24], frame[25]])) + 0x100;
     frame[24..26].copy_from_slice(&((sum + (sum >> 16)) as u16).to_be_bytes());
     frame
