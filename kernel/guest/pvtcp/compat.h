@@ -81,7 +81,7 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-/* Linux 6.1 has it since 6.1.91. */
+/* Early releases of 6.1 lack it. */
 #ifndef HAVE_TIMER_DELETE
 static inline int timer_delete(struct timer_list *timer)
 {

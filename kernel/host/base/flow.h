@@ -161,7 +161,10 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	return bpf_map_lookup_elem(&flows, c->key);
 }
 
-/* A SYN-ACK comes once more: which of them is answered will not be known. */
+/*
+ * A SYN-ACK comes once more, if it is not of the tick in which its flow began: which of
+ * them is answered will not be known.
+ */
 static __always_inline void flow_synack_again(const struct context *c, struct ek_flow *f)
 {
 	if (f->last_ns != c->now_ns)
