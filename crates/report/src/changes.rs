@@ -53,10 +53,12 @@ impl Changes {
             .map_err(|error| wrong(format!("line {}: {}", line(&error), shown(error.message()))))?;
         let is_digest = |text: &str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         for (number, change) in changes.all.iter().enumerate() {
+            let is_again = changes.all[..number].iter().any(|before| before.was == change.was);
             let problem = match change {
                 Change { was, is, .. } if !is_digest(was) || !is_digest(is) => "was and is have 16 hexadecimal digits",
                 Change { was, is, .. } if was == is => "was and is are the same",
                 Change { why, .. } if why.trim().is_empty() => "why is empty: it says why no figure depends on it",
+                _ if is_again => "was is that of one before: each digest has one change",
                 _ => continue,
             };
             return Err(wrong(format!("[[change]] number {}: {problem}", number + 1)));
@@ -128,6 +130,7 @@ mod tests {
             (change(A, "xyz", "status"), "[[change]] number 1: was and is have 16"),
             (change(A, B, "status") + &change(A, A, "status"), "[[change]] number 2: was and is are the same"),
             (change(A, B, " "), "why is empty"),
+            (change(A, B, "status") + &change(A, C, "reloads"), "[[change]] number 2: was is that of one before"),
             ("\n[[changes]]\n".to_owned(), "line 2: unknown field"),
             (change(A, B, "status").replace("why", "because"), "line 4: unknown field"),
         ] {

@@ -143,13 +143,15 @@ static __always_inline bool skb_set_flags(struct __sk_buff *skb, const struct pa
  */
 static __always_inline bool skb_set_bare_seq(struct __sk_buff *skb,
 					     const struct packet_head *h,
-					     const struct packet *p, u32 seq)
+					     struct packet *p, u32 seq)
 {
 	u8 first_byte = packet_u8(h, (u32)p->l4 + TCP_OFFSET_FLAGS);
 
-	if (p->flags & PACKET_URG &&
-	    !skb_set_flags(skb, p, first_byte, p->flags & ~PACKET_URG))
-		return false;
+	if (p->flags & PACKET_URG) {
+		if (!skb_set_flags(skb, p, first_byte, p->flags & ~PACKET_URG))
+			return false;
+		p->flags &= ~PACKET_URG;
+	}
 	return skb_set_seq(skb, p, seq);
 }
 

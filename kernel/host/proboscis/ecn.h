@@ -79,12 +79,16 @@ static __always_inline void ecn_echo(struct __sk_buff *skb, struct context *c,
 
 	if (!proboscis_echo(&f->echo, p->ack) || !ours || p->flags & PACKET_ECE)
 		return;
-	if (enforces(c) &&
-	    !skb_set_flags(skb, p, packet_u8(c->head, (u32)p->l4 + TCP_OFFSET_FLAGS),
-			   p->flags | PACKET_ECE))
-		count(c->count, EK_COUNT_WRITE_FAILED, 1);
-	else
-		count(c->count, EK_COUNT_ECE_SET, 1);
+	if (enforces(c)) {
+		if (!skb_set_flags(skb, p,
+				   packet_u8(c->head, (u32)p->l4 + TCP_OFFSET_FLAGS),
+				   p->flags | PACKET_ECE)) {
+			count(c->count, EK_COUNT_WRITE_FAILED, 1);
+			return;
+		}
+		p->flags |= PACKET_ECE;
+	}
+	count(c->count, EK_COUNT_ECE_SET, 1);
 }
 
 static __always_inline bool proboscis_echo_from_vm(struct __sk_buff *skb, struct way *w)

@@ -158,7 +158,7 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	if (end == p->seq || p->flags & PACKET_RST) {
 		seq = vflood_bare_seq(&e->flow, p->seq, p->flags & PACKET_RST);
 		if (e->is_enforced && seq != p->seq &&
-		    !skb_set_bare_seq(skb, c->head, p, seq))
+		    !skb_set_bare_seq(skb, c->head, c->packet, seq))
 			count(c->count, EK_COUNT_WRITE_FAILED, 1);
 		vflood_ack_out(&e->flow, p->ack);
 		return TCX_NEXT;

@@ -476,8 +476,7 @@ impl Core {
         let Some(port) = self.ports.get(&link.ifindex) else {
             // An earlier agent noted this index, but put its programs on a device that is no longer there.
             let note = self.state.queues.get(&link.ifindex);
-            let is_as_set = note.is_some_and(|change| change.set_segments == link.queue_segments);
-            if note.is_some() && !is_as_set && self.datapath.was_on(link.ifindex) {
+            if note.is_some_and(|note| !note.is_of(link)) && self.datapath.was_on(link.ifindex) {
                 self.state.queues.remove(&link.ifindex);
                 self.note();
             }
@@ -492,11 +491,7 @@ impl Core {
                  they are put on"
             );
             self.count("ports_bare");
-            // A device with the queue length that was set here is most likely the same one.
-            let is_as_noted = |change: &&QueueChange| {
-                change.set_segments == link.queue_segments || change.theirs_over_segments.is_some()
-            };
-            let note = self.state.queues.get(&link.ifindex).filter(is_as_noted).cloned();
+            let note = self.state.queues.get(&link.ifindex).filter(|note| note.is_of(link)).cloned();
             self.gone(link.ifindex);
             if is_offline {
                 tracing::warn!(port = link.name, "it stays offline until `evenkeel port online`");

@@ -45,6 +45,14 @@ pub struct QueueChange {
     pub theirs_over_segments: Option<u32>,
 }
 
+impl QueueChange {
+    /// Whether a device of this index is most likely the one that is noted: it has the length that was set here, or
+    /// somebody has set another one.
+    pub fn is_of(&self, link: &Link) -> bool {
+        self.set_segments == link.queue_segments || self.theirs_over_segments.is_some()
+    }
+}
+
 /// What to do with a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueAction {
@@ -132,6 +140,12 @@ impl HostState {
         }
         self.queues.retain(|ifindex, change| links.iter().any(|l| l.ifindex == *ifindex && l.name == change.name));
         self.queues != before
+    }
+
+    /// What a device's queue was before it was raised; none where somebody else has set it since.
+    pub fn raised_from(&self, ifindex: u32) -> Option<u32> {
+        let ours = self.queues.get(&ifindex).filter(|change| change.theirs_over_segments.is_none());
+        ours.map(|change| change.before_segments)
     }
 
     /// A change that was noted has been made; true if it put the original length back, so that its note is gone.
@@ -263,7 +277,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut state = HostState::default();
         state.plan(&link(1000), 4000);
+        assert_eq!(state.raised_from(3), Some(1000));
         assert_eq!(state.plan(&link(500), 4000), QueueAction::Theirs);
+        assert_eq!((state.raised_from(3), state.queues[&3].is_of(&link(500))), (None, true));
         assert_eq!(state.plan(&link(500), 4000), QueueAction::Leave);
         state.store(directory.path()).unwrap();
         let load = || HostState::load(directory.path()).unwrap();

@@ -1,8 +1,11 @@
 //! ECN on behalf of guests that have none, and the window that follows from marks.
 
+use std::mem::offset_of;
+
 use evenkeel_agent::datapath::{Outcome, intf};
-use evenkeel_algo::frames::{ACK, CWR, ECE, SYN, Segment, assert_sound, ecn, set_ecn};
+use evenkeel_algo::frames::{ACK, CWR, ECE, SYN, Segment, URG, assert_sound, ecn, set_ecn};
 use evenkeel_testbed::place::Tap;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::conversation::{MSS, ack, connect, data, probes_of, shown, syn, synack};
 use crate::ports::{Bed, NEXT, settings};
@@ -165,6 +168,28 @@ fn without_evenkeel_at_the_other_end_nothing_is_changed() {
     assert_eq!(place.run_to_vm(place.pa, &marked).frame, marked);
     let frame = data(0).frame();
     assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
+}
+
+/// Both write the same word of the header.
+#[test]
+fn an_ack_gets_its_number_and_its_echo() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    place.run_from_vm(place.pb, &Segment { payload: 100, ..ack(0, 0) }.frame());
+    let flows = MapHandle::from_pinned_path(place.pins().join("flows")).unwrap();
+    for key in flows.keys() {
+        let mut flow = flows.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+        flow[offset_of!(intf::ek_flow, windows_limited)] = 1;
+        flows.update(&key, &flow, MapFlags::ANY).unwrap();
+    }
+    let mut marked = shown(data(0)).frame();
+    set_ecn(&mut marked, 3);
+    place.run_to_vm(place.pb, &marked);
+    // At its window's edge, and urgent about what it has not sent yet.
+    let said = Segment { flags: ACK | URG, ..ack(MSS, 0) };
+    let left = place.run_from_vm(place.pb, &said.frame()).frame;
+    assert_sound(&left);
+    assert_eq!((left[47], &left[38..42]), (ACK | ECE, &5101u32.to_be_bytes()[..]));
 }
 
 /// What comes from behind the VM.

@@ -95,7 +95,7 @@ impl Core {
             tap: port.link.tap,
             others: self.datapath.others(ifindex),
             queue_segments: port.link.queue_segments,
-            queue_before_segments: self.state.queues.get(&ifindex).map(|change| change.before_segments),
+            queue_before_segments: self.state.raised_from(ifindex),
             ..proto::Port::default()
         };
         if shown.error.is_none() && !self.datapath.is_on(ifindex) {

@@ -36,9 +36,9 @@ pub(super) struct Wing {
     endpoints: BTreeMap<u32, Endpoint>,
     /// The threads of the host that are ports' VMs' virtual CPUs.
     vcpus: vcpus::Register,
-    /// Finds these threads; opened when first needed.
     /// Ports whose guests said no to an agent before this one, and have said nothing to this one yet.
     refused: BTreeSet<u32>,
+    /// Finds these threads; opened when first needed.
     processes: Option<Processes>,
     swept: Instant,
     /// Entries after the last sweep.
