@@ -83,7 +83,7 @@ static __noinline void flow_let_go(struct __sk_buff *skb, struct context *c)
  * A SYN or SYN-ACK that is signed, or a SYN-ACK that agrees on several paths: no
  * connection is noted, and what was known of an earlier one with the same addresses and
  * ports no longer applies. For that only the VM's packets count, since others' may be
- * forged.
+ * forged; a SYN-ACK with the VM's number ends the wait for it.
  *
  * Return: false if it is neither.
  */
@@ -100,7 +100,8 @@ static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c,
 	else
 		return false;
 	h = bpf_map_lookup_elem(&handshakes, c->key);
-	if (h && (from_vm || !h->from_vm))
+	if (h && (from_vm || !h->from_vm ||
+		  (c->packet->flags & PACKET_ACK && h->iss == c->packet->ack - 1)))
 		bpf_map_delete_elem(&handshakes, c->key);
 	if (from_vm)
 		flow_let_go(skb, c);
@@ -239,6 +240,16 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 	peer_silent(c);
 }
 
+/* A VM's SYN is refused: nobody sends it again. */
+static __always_inline void syn_refused(struct context *c)
+{
+	const struct packet *p = c->packet;
+
+	if ((p->flags & (PACKET_RST | PACKET_ACK)) == (PACKET_RST | PACKET_ACK) &&
+	    handshake_known(c, p->ack - 1, true))
+		bpf_map_delete_elem(&handshakes, c->key);
+}
+
 /* A SYN or SYN-ACK is noted, and what belongs to no known connection passes as it is. */
 static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 {
@@ -261,6 +272,7 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 	}
 	f = flow_known(c);
 	if (!f) {
+		syn_refused(c);
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return way_ends(w, TCX_NEXT);
 	}

@@ -482,7 +482,8 @@ enum ek_counter {
 	EK_COUNT_SYNS_FROM_VM, /* SYNs from the VM */
 	EK_COUNT_PROBES_SENT, /* Probes sent before SYNs */
 	EK_COUNT_PROBES_REFUSED, /* Trains not sent because the VM's budget was used up */
-	EK_COUNT_PROBES_SPARED, /* SYNs without probes because the peer never answers them
+	EK_COUNT_PROBES_SPARED, /* SYNs without probes because the peer never answers
+				 * them, or because the VM repeats them to a stranger
 				 */
 	EK_COUNT_PROBES_FAILED, /* Probes that could not be made or sent */
 	EK_COUNT_PROBES_SEEN, /* Valid probes from the network, dropped before the VM */

@@ -71,9 +71,10 @@ static __noinline void window_catch_up(struct __sk_buff *skb, struct context *c,
 	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) ||
 	    (!enforces(c) && c->port->cera.mode != EK_MODE_ENFORCE))
 		return;
-	/* A keepalive and a window probe have a number below. */
+	/* A keepalive and a window probe have a number below, or just below what comes
+	 * next where ACKs come in by another port. */
 	if (seq_before(p->seq, f->sender.snd_una) ||
-	    !seq_before(p->seq, f->sender.snd_nxt))
+	    !seq_before(p->seq, f->sender.snd_nxt - 1))
 		return;
 	if (skb_set_bare_seq(skb, c->head, p, f->sender.snd_nxt))
 		p->seq = f->sender.snd_nxt;

@@ -41,6 +41,12 @@ static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
 		return 0;
 	}
 	peer = peer_known(c);
+	/* A path may drop ECN-capable SYNs or what goes ahead of them: a VM that gets no
+	 * answer from a host never heard of sends its SYN again as it is. */
+	if (h->trains && (!peer || !peer->report_ns)) {
+		count(c->count, EK_COUNT_PROBES_SPARED, 1);
+		return 0;
+	}
 	if (peer && !proboscis_peer_probe(&peer->state)) {
 		count(c->count, EK_COUNT_PROBES_SPARED, 1);
 		return 0;

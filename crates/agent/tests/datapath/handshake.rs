@@ -364,3 +364,50 @@ fn guests_that_agree_on_ecn_are_seen() {
     assert_ne!(flow.flags & intf::EK_FLOW_NATIVE_ECN, 0);
     assert_eq!((flow.vm.wscale, flow.remote.wscale, flow.vm.mss), (7, 7, 1460));
 }
+
+/// A path may drop SYNs that are ECN-capable, or what follows probes: the VM's own repetition is neither.
+#[test]
+fn a_syn_that_a_vm_repeats_to_a_stranger_leaves_as_it_came() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    assert_eq!(probes_of(&mut place, &syn()).len(), 10);
+    let frame = syn().frame();
+    for repetition in 1..4 {
+        let outcome = place.run_from_vm(place.pa, &frame);
+        assert_eq!((outcome.verdict, &outcome.frame), (NEXT, &frame));
+        assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SPARED), repetition);
+    }
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SENT), 10);
+}
+
+#[test]
+fn a_syn_that_a_vm_repeats_to_a_host_with_evenkeel_has_probes_again() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() }.frame();
+    for _ in 0..2 {
+        assert_eq!(place.run_from_vm(place.pa, &second).verdict, REDIRECT);
+    }
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SPARED), 0);
+}
+
+/// A RST or a SYN-ACK of several paths with the SYN's number ends the wait for an answer; another number does not.
+#[test]
+fn a_syn_that_is_refused_or_let_go_is_not_sent_again() {
+    const CAPABLE: [u8; 12] = [30, 12, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8];
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    let (open, _) = place.datapath.noted_flows().unwrap().into_iter().find(|(key, _)| key.ifindex == place.pa).unwrap();
+    let to = (A.parse().unwrap(), 40001);
+    let refused = Segment { destination: to, options: Vec::new(), flags: RST | ACK, ..synack() };
+    let several = Segment { destination: to, options: [LINUX_OPTIONS, &CAPABLE].concat(), ..synack() };
+    let key = intf::ek_flow_key { local_port: 40001, ..open };
+    for answer in [refused, several] {
+        place.run_from_vm(place.pa, &Segment { source: to, ..syn() }.frame());
+        for (number, is_known) in [(answer.ack + 1, true), (answer.ack, false)] {
+            let frame = Segment { ack: number, ..answer.clone() }.frame();
+            let outcome = place.run_to_vm(place.pa, &frame);
+            assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame));
+            assert_eq!(place.datapath.handshake(&key).unwrap().is_some(), is_known);
+        }
+    }
+}

@@ -35,8 +35,8 @@ fn packets_of_noise() {
     const SEED: u64 = 1;
     let packets = noise::count(1_000_000);
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
-    let seeds = seeds(&mut place);
     connect(&mut place);
+    let seeds = seeds(&mut place);
     let mut random = Random::new(SEED);
     let (mut unreadable, mut changed) = (0u64, 0u64);
     for i in 0..packets {

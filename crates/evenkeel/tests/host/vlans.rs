@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bed::{Host, METRICS, counter, wait_until};
 use crate::netfilter::sysctl;
-use crate::upload::{Load, Upload, VSNOOP, flows_at, server};
+use crate::upload::{Load, Upload, VSNOOP, add_v6, flows_at, server};
 
 const CUSTOMER: u16 = 0x8100;
 const SERVICE: u16 = 0x88a8;
@@ -34,13 +34,17 @@ fn the_same_addresses_in_several_vlans() {
     let mut host = Host::new();
     host.configure("enforce", METRICS, VSNOOP);
     let [vm, peer] = [("vp1", "10.9.0.1"), ("vp2", "10.9.0.2")].map(|(port, at)| Trunk::new(port, at, &NETWORKS));
+    for (trunk, at) in [(&vm, "fd09::1"), (&peer, "fd09::2")] {
+        trunk.networks.iter().for_each(|network| add_v6(network, at));
+    }
     for network in vm.networks.iter().chain(&peer.networks) {
         // Every connection of a network has the same ports.
         network.spawn(|| sysctl("ipv4/ip_local_port_range", "40000 40000")).join().unwrap();
     }
     host.start();
     wait_until("the ports", || host.ports() == ["vp1", "vp2"]);
-    for (to, from, address) in [(&vm, &peer, "10.9.0.1"), (&peer, &vm, "10.9.0.2")] {
+    let ways = [(&vm, &peer, "10.9.0.1"), (&peer, &vm, "10.9.0.2"), (&vm, &peer, "fd09::1"), (&peer, &vm, "fd09::2")];
+    for (to, from, address) in ways {
         let at = server(address);
         let uploads: Vec<_> = to
             .networks
@@ -71,7 +75,7 @@ fn the_same_addresses_in_several_vlans() {
     }
     let status = host.status();
     for port in ["vp1", "vp2"] {
-        assert_eq!(counter(&status, port, "flows"), 2 * NETWORKS.len() as u64);
+        assert_eq!(counter(&status, port, "flows"), (ways.len() * NETWORKS.len()) as u64);
         assert_eq!(counter(&status, port, "vsnoop_broken"), 0);
     }
 }

@@ -100,9 +100,12 @@ fn probes(flow: &Flow, proboscis: &Proboscis) -> String {
              status`)."
                 .to_owned()
         }
-        (0, _) => "No probes were sent: there is no key, the VM's budget was used up, or this peer never answers them \
-            (see probes_refused and probes_spared in `evenkeel status`)."
-            .to_owned(),
+        (0, _) => {
+            "No probes were sent: there is no key, the VM's budget was used up, this peer never answers them, or \
+            the VM repeated its SYN to a peer that was never heard of (see probes_refused and probes_spared in \
+            `evenkeel status`)."
+                .to_owned()
+        }
         (sent, true) => format!("{sent} probes went before the SYN; the other host had evenkeel and answered."),
         (sent, false) => format!(
             "{sent} probes went before the SYN; nobody answered them, so the other host has no \
