@@ -80,6 +80,16 @@ static __noinline void flow_let_go(struct __sk_buff *skb, struct context *c)
 }
 
 /*
+ * A packet for the VM may have the number of its SYN: whatever it says, it is an answer,
+ * and nobody sends the SYN again.
+ */
+static __noinline void syn_answered(struct context *c)
+{
+	if (c->packet->flags & PACKET_ACK && handshake_known(c, c->packet->ack - 1, true))
+		bpf_map_delete_elem(&handshakes, c->key);
+}
+
+/*
  * A SYN or SYN-ACK that is signed, or a SYN-ACK that agrees on several paths: no
  * connection is noted, and what was known of an earlier one with the same addresses and
  * ports no longer applies. For that only the VM's packets count, since others' may be
@@ -100,9 +110,10 @@ static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c,
 	else
 		return false;
 	h = bpf_map_lookup_elem(&handshakes, c->key);
-	if (h && (from_vm || !h->from_vm ||
-		  (c->packet->flags & PACKET_ACK && h->iss == c->packet->ack - 1)))
+	if (h && (from_vm || !h->from_vm))
 		bpf_map_delete_elem(&handshakes, c->key);
+	else
+		syn_answered(c);
 	if (from_vm)
 		flow_let_go(skb, c);
 	return true;
@@ -240,16 +251,6 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 	peer_silent(c);
 }
 
-/* A VM's SYN is refused: nobody sends it again. */
-static __always_inline void syn_refused(struct context *c)
-{
-	const struct packet *p = c->packet;
-
-	if ((p->flags & (PACKET_RST | PACKET_ACK)) == (PACKET_RST | PACKET_ACK) &&
-	    handshake_known(c, p->ack - 1, true))
-		bpf_map_delete_elem(&handshakes, c->key);
-}
-
 /* A SYN or SYN-ACK is noted, and what belongs to no known connection passes as it is. */
 static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 {
@@ -272,7 +273,8 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 	}
 	f = flow_known(c);
 	if (!f) {
-		syn_refused(c);
+		if (c->packet->flags & PACKET_RST)
+			syn_answered(c);
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return way_ends(w, TCX_NEXT);
 	}

@@ -170,9 +170,8 @@ fn without_evenkeel_at_the_other_end_nothing_is_changed() {
     assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
 }
 
-/// Both write the same word of the header.
-#[test]
-fn an_ack_gets_its_number_and_its_echo() {
+/// A connection whose VM at `pb` has sent 100 bytes, and has had its window lowered.
+fn lowered() -> Bed {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     place.run_from_vm(place.pb, &Segment { payload: 100, ..ack(0, 0) }.frame());
@@ -182,6 +181,24 @@ fn an_ack_gets_its_number_and_its_echo() {
         flow[offset_of!(intf::ek_flow, windows_limited)] = 1;
         flows.update(&key, &flow, MapFlags::ANY).unwrap();
     }
+    place
+}
+
+/// Where ACKs come in by another port, its number is not below what this one has seen acknowledged.
+#[test]
+fn a_keepalive_keeps_its_number() {
+    let mut place = lowered();
+    for (seq, leaves) in [(5001u32, 5101u32), (5099, 5101), (5100, 5100), (5101, 5101)] {
+        let left = place.run_from_vm(place.pb, &Segment { seq, ..ack(0, 0) }.frame()).frame;
+        assert_sound(&left);
+        assert_eq!(left[38..42], leaves.to_be_bytes(), "{seq}");
+    }
+}
+
+/// Both write the same word of the header.
+#[test]
+fn an_ack_gets_its_number_and_its_echo() {
+    let mut place = lowered();
     let mut marked = shown(data(0)).frame();
     set_ecn(&mut marked, 3);
     place.run_to_vm(place.pb, &marked);
