@@ -54,6 +54,31 @@ static inline u32 window_with_room(u32 bytes, u8 scale)
 	return bytes <= ~below ? bytes + below : bytes;
 }
 
+/* The least field whose window has room for @bytes. */
+static inline u32 window_field_for(u32 bytes, u8 scale)
+{
+	return (bytes >> scale) + ((bytes & ((1u << scale) - 1)) != 0);
+}
+
+/*
+ * The field that tells vFlood's grant of @bytes. Where the receiver has room for a
+ * segment, the VM has it, too: a VM that is told less than its scale can say only sends
+ * window probes, and nothing that comes of these tells it more.
+ */
+static inline u16 window_granted(u32 bytes, u16 offered, u8 scale, u32 mss)
+{
+	u32 segment = window_field_for(mss, scale);
+	u32 scaled = bytes >> scale;
+
+	if (bytes == WINDOW_CLOSED)
+		return 0;
+	if (segment > offered)
+		segment = offered;
+	if (scaled < segment)
+		scaled = segment;
+	return scaled < 65535 ? (u16)scaled : 65535;
+}
+
 /* Does any mechanism offer anything? If none does, the window is the receiver's own. */
 static inline bool window_is_limited(const struct window_limits *limits)
 {
@@ -69,13 +94,13 @@ static inline bool window_is_limited(const struct window_limits *limits)
  * @mss: smallest limit, in bytes
  * @field: the field to write
  *
- * vFlood's grant takes the place of what the receiver offers, and may be more. The
- * smallest limit below that wins and is rounded down to the scale. It stays at one MSS or
- * more (rounded up to the scale) unless less is offered, and never takes back room that
- * was used already: a sender beyond its window's edge numbers its own ACKs with that edge
- * (tcp_acceptable_seq() in Linux), and the other end takes them for old segments. Two
- * ends in that state never hear each other again. Leaving used room lets a sender send
- * nothing more.
+ * vFlood's grant takes the place of what the receiver offers, and may be more
+ * (window_granted()). The smallest limit below that wins and is rounded down to the
+ * scale. It stays at one MSS or more (rounded up to the scale) unless less is offered,
+ * and never takes back room that was used already: a sender beyond its window's edge
+ * numbers its own ACKs with that edge (tcp_acceptable_seq() in Linux), and the other end
+ * takes them for old segments. Two ends in that state never hear each other again.
+ * Leaving used room lets a sender send nothing more.
  *
  * Return: who won; WINDOW_BY_RECEIVER if the field stays as it is.
  */
@@ -91,10 +116,8 @@ static inline enum window_by window_arbitrate(const struct window_limits *limits
 
 	scale = window_scale(scale);
 	if (limits->bytes[WINDOW_BY_VFLOOD]) {
-		scaled = limits->bytes[WINDOW_BY_VFLOOD] >> scale;
-		offered = scaled < 65535 ? (u16)scaled : 65535;
-		if (limits->bytes[WINDOW_BY_VFLOOD] == WINDOW_CLOSED)
-			offered = 0;
+		offered = window_granted(limits->bytes[WINDOW_BY_VFLOOD], offered, scale,
+					 mss);
 		by = WINDOW_BY_VFLOOD;
 	}
 	*field = offered;
@@ -110,7 +133,7 @@ static inline enum window_by window_arbitrate(const struct window_limits *limits
 	scaled = least >> scale;
 	if (mss < limits->in_flight_bytes)
 		mss = limits->in_flight_bytes;
-	floor = (mss >> scale) + ((mss & ((1u << scale) - 1)) != 0);
+	floor = window_field_for(mss, scale);
 	if (scaled < floor)
 		scaled = floor;
 	if (scaled >= offered)

@@ -124,6 +124,12 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 	return f->granted - f->snd_una;
 }
 
+/* Is less than a segment left of what was granted beyond an ACK's number? */
+static inline bool vflood_is_used_up(const struct vflood_flow *f, u32 ack)
+{
+	return !seq_after(f->granted, ack) || f->granted - ack < f->mss;
+}
+
 /*
  * What was granted beyond an ACK's number; 0: the receiver's window holds; WINDOW_CLOSED:
  * nothing.

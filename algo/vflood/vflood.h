@@ -145,6 +145,19 @@ static inline bool vflood_is_ahead(const struct vflood_flow *f, bool is_direct)
 	return is_direct || f->snd_nxt == f->snd_una;
 }
 
+/* Notes data that the VM has to send again, because it is not held. */
+static inline void vflood_refuse(struct vflood_flow *f, struct vflood_range data)
+{
+	if (!vflood_lacks_refused(f)) {
+		f->flags |= VFLOOD_REFUSED;
+		f->refused_start = data.seq;
+		f->refused_end = data.end;
+	}
+	if (seq_before(data.seq, f->refused_start))
+		f->refused_start = data.seq;
+	f->refused_end = seq_max(f->refused_end, data.end);
+}
+
 /* Data from the VM, which is not empty. */
 static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflood_vm *vm,
 					      const struct vflood_settings *s,
@@ -185,14 +198,7 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 	if (vm->held_segments + segments > s->buffer_segments) {
 		if (f->state == VFLOOD_ACTIVE)
 			f->state = VFLOOD_NO_BUFFER;
-		if (!vflood_lacks_refused(f)) {
-			f->flags |= VFLOOD_REFUSED;
-			f->refused_start = seq;
-			f->refused_end = end;
-		}
-		if (seq_before(seq, f->refused_start))
-			f->refused_start = seq;
-		f->refused_end = seq_max(f->refused_end, end);
+		vflood_refuse(f, data);
 		return VFLOOD_DROP;
 	}
 	f->vm_end = end;
@@ -317,6 +323,9 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		f->snd_nxt = ack;
 	f->burst_segments = s->initial_window;
 	f->flags &= ~VFLOOD_LEFT;
+	/* Half the number space later it would lie ahead again. */
+	if (!vflood_lacks_refused(f))
+		f->flags &= ~VFLOOD_REFUSED;
 	/* A window that is filled by full segments may end within one. */
 	if (advanced || is_update || !f->held_segments)
 		f->flags &= ~VFLOOD_CLOSED;
@@ -353,7 +362,7 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
  * to act on?
  *
  * Most data from the other end has such an ACK. vflood_acked() would only allow another
- * burst.
+ * burst. A VM that has used up what it was granted waits to be told more.
  */
 static inline bool vflood_ack_is_known(const struct vflood_flow *f, u32 ack, u16 window,
 				       bool is_pure, bool has_sack)
@@ -364,7 +373,7 @@ static inline bool vflood_ack_is_known(const struct vflood_flow *f, u32 ack, u16
 	return (f->flags & (known | open)) == known && !has_sack &&
 	       f->state != VFLOOD_PACKET_LOSS && !f->held_segments && ack == f->snd_una &&
 	       ack + ((u32)window << f->scale) == f->edge &&
-	       (!is_pure || f->snd_nxt == ack);
+	       (!is_pure || f->snd_nxt == ack) && !vflood_is_used_up(f, ack);
 }
 
 /* The first packet of the flow's queue is taken out. */
@@ -375,6 +384,14 @@ static inline void vflood_taken_out(struct vflood_flow *f, struct vflood_vm *vm,
 
 	f->held_segments -= segments < f->held_segments ? segments : f->held_segments;
 	vm->held_segments -= segments < vm->held_segments ? segments : vm->held_segments;
+}
+
+/* A packet that vflood_data() or vflood_piece_held() has counted cannot be held. */
+static inline void vflood_unheld(struct vflood_flow *f, struct vflood_vm *vm,
+				 struct vflood_range data)
+{
+	vflood_taken_out(f, vm, data.end - data.seq);
+	vflood_refuse(f, data);
 }
 
 /**

@@ -497,6 +497,9 @@ static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 	}
 	f->vm_ack = ack;
 	f->vm_edge = edge;
+	/* Half the number space later it would lie ahead again. */
+	if (!seq_before(ack, f->unsure))
+		f->flags &= ~VSNOOP_UNSURE;
 }
 
 /*

@@ -120,12 +120,22 @@ static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c,
 }
 
 /*
- * A SYN-ACK that comes again and says something else about ECN than the first: nobody
- * knows which of them the other end goes by.
+ * A SYN-ACK that comes again with another number or other options than the first, as one
+ * with a SYN cookie does (tcp_syncookies in Linux), or that says something else about
+ * ECN: nobody knows which of them the other end goes by.
  */
-static __always_inline bool synack_differs(const struct context *c,
-					   const struct ek_flow *f)
+static __noinline bool synack_differs(const struct context *c, const struct ek_flow *f,
+				      bool from_vm)
 {
+	const struct ek_end *said = from_vm ? &f->vm : &f->remote;
+	struct packet_options o;
+	struct ek_end says;
+
+	if (c->packet->seq != f->synack_seq || !head_options(c->head, c->packet, &o))
+		return true;
+	end_read(&says, &o);
+	if (says.wscale != said->wscale || says.has_timestamps != said->has_timestamps)
+		return true;
 	switch (ecn_agreed(ECN_CLASSIC, ecn_bits(c->head, c->packet))) {
 	case ECN_ACCURATE:
 		return !(f->flags & EK_FLOW_ACCURATE_ECN);
@@ -134,6 +144,25 @@ static __always_inline bool synack_differs(const struct context *c,
 	default:
 		return false;
 	}
+}
+
+/*
+ * A connection begins unnoted: what was known of an earlier one with the same addresses
+ * and ports no longer applies. Only the VM's SYNs count, since others' may be forged.
+ */
+static __noinline void flow_replaced(struct __sk_buff *skb, struct context *c)
+{
+	const struct packet *p = c->packet;
+	u32 iss = p->flags & PACKET_ACK ? p->ack - 1 : p->seq;
+	struct ek_flow *known = bpf_map_lookup_elem(&flows, c->key);
+
+	if (!known || known->iss == iss)
+		return;
+	if (vflood_flow_of(c, known))
+		vflood_flow_reset(skb, c, known->vflood_index, known->vflood_owner);
+	bpf_map_delete_elem(&flows, c->key);
+	if (vsnoop_is_on(c))
+		vsnoop_flow_close(c);
 }
 
 /*
@@ -151,11 +180,14 @@ static __noinline struct ek_flow *flow_begins(struct __sk_buff *skb, struct cont
 	u32 owner = f && vflood_flow_of(c, f) ? f->vflood_owner : 0;
 
 	f = flow_open(c, synack_from_vm);
-	if (!f)
+	if (!f) {
+		if (synack_from_vm)
+			flow_replaced(skb, c);
 		return NULL;
+	}
 	if (owner && f->vflood_owner != owner)
 		vflood_flow_reset(skb, c, index, owner);
-	if (synack_differs(c, f)) {
+	if (synack_differs(c, f, synack_from_vm)) {
 		flow_let_go(skb, c);
 		return NULL;
 	}
@@ -186,7 +218,7 @@ static __noinline bool segment_is_owned(struct __sk_buff *skb, struct context *c
 		return false;
 	if (is_signed)
 		count(c->count, EK_COUNT_SIGNED, 1);
-	if (from_vm || c->packet->seq - f->echo.acked < (1u << 30))
+	if (from_vm || flow_is_in_window(f, c->packet->seq, 0))
 		flow_let_go(skb, c);
 	return true;
 }
@@ -289,23 +321,6 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 	return true;
 }
 
-/*
- * A connection begins unnoted: what was known of an earlier one with the same addresses
- * and ports no longer applies. Only the VM's SYNs count, since others' may be forged.
- */
-static __noinline void flow_replaced(struct __sk_buff *skb, struct context *c)
-{
-	const struct packet *p = c->packet;
-	u32 iss = p->flags & PACKET_ACK ? p->ack - 1 : p->seq;
-	struct ek_flow *known = bpf_map_lookup_elem(&flows, c->key);
-
-	if (!known || known->iss == iss)
-		return;
-	if (vflood_flow_of(c, known))
-		vflood_flow_reset(skb, c, known->vflood_index, known->vflood_owner);
-	bpf_map_delete_elem(&flows, c->key);
-}
-
 static __always_inline bool flow_from_vm(struct __sk_buff *skb, struct way *w)
 {
 	struct context *c = w->c;
@@ -335,6 +350,7 @@ static __always_inline bool flow_known_from_vm(struct __sk_buff *skb, struct way
 	return way_ends(w, TCX_NEXT);
 known:
 	w->f->last_ns = c->now_ns;
+	flow_note_window(w->f, c->packet);
 	return true;
 }
 
@@ -348,7 +364,7 @@ static __always_inline void flow_may_end(struct __sk_buff *skb, struct way *w,
 		return;
 	if (c->port->timed_ns)
 		exchange_closes(c);
-	if (vflood_flow_close(skb, c, w->f) && vsnoop_is_on(c))
+	if (vflood_flow_close(skb, c, w->f, from_vm) && vsnoop_is_on(c))
 		vsnoop_flow_close(c);
 }
 

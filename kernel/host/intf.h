@@ -50,7 +50,7 @@
 #include "algo/base/window.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 20
+#define EK_INTF_VERSION 21
 
 #define EK_MAX_PORTS 4096
 #define EK_ELSEWHERE (1u << 31) /* the number is of another network namespace */
@@ -356,7 +356,9 @@ struct ek_flow {
 	u8 answer_marked;
 	u32 vm_fin_ack; /* the ACK of the VM's FIN */
 	u32 remote_fin_ack;
-	u32 pad;
+	u32 synack_seq; /* number of the SYN-ACK */
+	u32 vm_ack; /* what the VM has, by its own ACKs */
+	u32 vm_window_bytes; /* that it has offered beyond */
 };
 
 /* A flow as vSnoop knows it; the port's lock guards it. */
@@ -539,6 +541,8 @@ enum ek_counter {
 	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */
 	EK_COUNT_VFLOOD_SPLIT, /* GSO packets split because not all of them might leave */
 	EK_COUNT_VFLOOD_FILTERED_ACKS, /* ACKs kept from a VM that need not have them */
+	EK_COUNT_VFLOOD_FALSE_ACKS, /* ACKs that let nothing out: their number or checksum
+				       is wrong */
 	EK_COUNT_SIGNED, /* Segments left alone because their header is signed */
 	EK_COUNT_ACCURATE_ECN, /* Flows whose guests use or asked for accurate ECN */
 	EK_COUNT_PEERS_GONE, /* Flows let go because the other host saw to ECN no more */

@@ -338,6 +338,12 @@ impl Flow {
         unsafe { sys::vflood_taken_out(&mut self.0, &mut vm.0, bytes) }
     }
 
+    /// A packet that was counted as held could not be: its data counts as refused.
+    pub fn unheld(&mut self, vm: &mut Vm, seq: u32, bytes: u32) {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_unheld(&mut self.0, &mut vm.0, range(seq, bytes)) }
+    }
+
     /// How many segments `bytes` are; for managed flows only.
     pub fn segments(&self, bytes: u32) -> u32 {
         // SAFETY: as in `vm_syn`.

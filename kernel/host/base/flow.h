@@ -63,6 +63,22 @@ static __always_inline u32 flow_segment_bytes(const struct ek_flow *f)
 				    f->vm.has_timestamps && f->remote.has_timestamps);
 }
 
+/* Notes what the VM says that it has, and has room for. */
+static __always_inline void flow_note_window(struct ek_flow *f, const struct packet *p)
+{
+	if (!(p->flags & PACKET_ACK) || seq_before(p->ack, f->vm_ack))
+		return;
+	f->vm_ack = p->ack;
+	f->vm_window_bytes = (u32)p->window << flow_scale(f, &f->vm);
+}
+
+/* Is a number of the other end's within the VM's window, or @slack_bytes off? */
+static __always_inline bool flow_is_in_window(const struct ek_flow *f, u32 seq,
+					      u32 slack_bytes)
+{
+	return seq - f->vm_ack + slack_bytes <= f->vm_window_bytes + 2 * slack_bytes;
+}
+
 /* A SYN: @h is what was known of it, or new. */
 static __always_inline void handshake_start(struct ek_handshake *h,
 					    const struct context *c,
@@ -133,13 +149,19 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	if (h->is_routed)
 		f.flags |= EK_FLOW_ROUTED;
 	f.flags |= flow_ecn(c, (enum ecn_mode)h->asks_ecn, &o);
+	f.synack_seq = c->packet->seq;
 	if (synack_from_vm) {
+		f.vm_ack = c->packet->ack;
+		f.vm_window_bytes = c->packet->window;
 		end_read(&f.vm, &o);
 		f.remote = h->opener;
 		proboscis_sender_init(&f.sender, c->packet->seq + 1);
 		proboscis_echo_init(&f.echo, c->packet->ack);
 	} else {
 		f.flags |= EK_FLOW_VM_OPENED;
+		/* Its SYN's window is not noted: this is the most that it can be. */
+		f.vm_ack = c->packet->seq + 1;
+		f.vm_window_bytes = 65535;
 		/* The SYN's window is in use: a smaller one would take it back. */
 		if (h->opens_fast)
 			f.flags |= EK_FLOW_ANSWER_BEGUN;
@@ -208,7 +230,7 @@ static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f,
 
 	/* One from the network may be forged: it counts if the VM could take it. */
 	if (p->flags & PACKET_RST)
-		return from_vm || p->seq - f->echo.acked < (1u << 30);
+		return from_vm || flow_is_in_window(f, p->seq, 0);
 	if (p->flags & PACKET_FIN)
 		flow_note_fin(f, p, from_vm);
 	if (!(f->flags & (EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN)))

@@ -5,14 +5,24 @@
 #ifndef EVENKEEL_HOST_VFLOOD_ACK_H
 #define EVENKEEL_HOST_VFLOOD_ACK_H
 
+#include "../base/checksum.h"
 #include "../base/way.h"
 #include "flow.h"
 #include "turn.h"
 #include "../vsnoop/ring.h"
 
-/* What the VM may be told beyond @ack, 0: what the receiver says. */
-static __always_inline u32 vflood_ack_grant(const struct ek_vflood_flow *e, u32 ack)
+/*
+ * What the VM may be told beyond @ack, 0: what the receiver says. Without the agent a
+ * grant grows no more: it holds only as long as it keeps held data in order.
+ */
+static __always_inline u32 vflood_ack_grant(const struct context *c,
+					    const struct ek_vflood_flow *e, u32 ack)
 {
+	u32 zero = 0;
+	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
+
+	if (!h || (!e->packets && !vflood_is_on(h, c->port, c->now_ns)))
+		return 0;
 	return e->is_enforced && e->owner ? vflood_granted(&e->flow, ack) : 0;
 }
 
@@ -249,7 +259,7 @@ static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct contex
 	 * vSnoop may acknowledge, and SACK blocks pass in any case. */
 	*is_needless = is_news && p->flags == PACKET_ACK && a->is_pure && !a->has_sack &&
 		       e->filtered == (1ull << 32 | p->ack);
-	return vflood_ack_grant(e, p->ack);
+	return vflood_ack_grant(c, e, p->ack);
 }
 
 /* Makes a SYN-ACK the ACK that would follow it, without other options than timestamps. */
@@ -314,7 +324,7 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 				  .c = (u32)e->owner,
 			  });
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
-	limits.bytes[WINDOW_BY_VFLOOD] = vflood_ack_grant(e, p->ack);
+	limits.bytes[WINDOW_BY_VFLOOD] = vflood_ack_grant(c, e, p->ack);
 	if (!limits.bytes[WINDOW_BY_VFLOOD])
 		return TCX_NEXT;
 	mss = flow_segment_bytes(f);
@@ -342,6 +352,29 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	return TCX_NEXT;
 }
 
+/* Numbers that are off by this may be of segments that others have overtaken. */
+#define VFLOOD_ACK_SLACK_BYTES 65536
+
+/*
+ * Would the VM drop an ACK, so that what it lets out would count as arrived without
+ * having done so? With nothing held, the VM itself sends again what is missing.
+ */
+static __noinline bool vflood_ack_is_false(struct __sk_buff *skb, struct context *c,
+					   const struct ek_flow *f)
+{
+	struct ek_vflood_flow *e;
+	u32 summed;
+
+	if (!flow_is_in_window(f, c->packet->seq, VFLOOD_ACK_SLACK_BYTES))
+		return true;
+	e = vflood_flow_of(c, f);
+	if (!e || !e->packets)
+		return false;
+	summed = skb_summed(skb);
+	return summed != CHECKSUM_PARTIAL && summed != CHECKSUM_UNNECESSARY &&
+	       !tcp_checksum_holds(skb, c);
+}
+
 /*
  * An ACK, or a SYN-ACK, lets out what is held, and tells how much the VM may hand over.
  * A reset is no ACK: what it let out would be for nobody.
@@ -359,6 +392,10 @@ static __always_inline bool vflood_ack_clock_to_vm(struct __sk_buff *skb, struct
 	if ((w->c->packet->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK ||
 	    !f->vflood_owner)
 		return true;
+	if (vflood_ack_is_false(skb, w->c, f)) {
+		count(w->c->count, EK_COUNT_VFLOOD_FALSE_ACKS, 1);
+		return true;
+	}
 	w->c->scratch->limits.bytes[WINDOW_BY_VFLOOD] =
 		vflood_ack_to_vm(skb, w->c, f, &is_needless);
 	w->is_needless = is_needless;

@@ -196,6 +196,17 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	return vflood_send_by(skb, c->port->vflood.split_ifindex);
 }
 
+/* An ACK of the VM's is kept back that says nothing new to the other end but its
+ * timestamp: an early ACK has had that, and what is held must not be older (PAWS, RFC
+ * 7323 §5). */
+static __noinline void vflood_kept_back(const struct context *c, const struct ek_flow *f)
+{
+	struct ek_vflood_flow *e = vflood_flow_of(c, f);
+
+	if (e)
+		vflood_data_note(c, e);
+}
+
 /* A packet that was held has been here before: only the steps behind HOLD have still to
  * see it.
  */

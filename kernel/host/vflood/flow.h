@@ -173,11 +173,13 @@ static __noinline void vflood_flow_reset(struct __sk_buff *skb, struct context *
 
 /*
  * The flow is over as far as its packets say. Ends it, unless something is still held.
+ * What the VM has given up is dropped. What the other end has drains: its reset may be
+ * forged.
  *
  * Return: whether it has left the table.
  */
 static __noinline bool vflood_flow_close(struct __sk_buff *skb, struct context *c,
-					 struct ek_flow *f)
+					 struct ek_flow *f, bool from_vm)
 {
 	struct ek_vflood_flow *e = vflood_flow_of(c, f);
 	bool is_reset = c->packet->flags & PACKET_RST;
@@ -188,8 +190,9 @@ static __noinline bool vflood_flow_close(struct __sk_buff *skb, struct context *
 		vflood_send_order(skb, c,
 				  (struct vflood_order){
 					  .index = f->vflood_index,
-					  .kind = is_reset ? VFLOOD_ORDER_RESET :
-							     VFLOOD_ORDER_CLOSE,
+					  .kind = is_reset && from_vm ?
+							  VFLOOD_ORDER_RESET :
+							  VFLOOD_ORDER_CLOSE,
 					  .c = (u32)e->owner,
 				  });
 		bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);

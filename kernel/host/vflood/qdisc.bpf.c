@@ -110,6 +110,20 @@ static __noinline void piece_held(struct qdisc_port *at, struct ek_vflood_flow *
 	vflood_flow_list(at, e, index);
 }
 
+/* There is no memory for a packet that counts as held. */
+static __noinline void packet_unheld(struct qdisc_port *at, struct ek_vflood_flow *e,
+				     const struct vflood_order *o)
+{
+	vflood_flow_take(at, e);
+	e->packets--;
+	if (o->kind == VFLOOD_ORDER_PIECE)
+		e->pieces--;
+	if (e->first == range(o->a, o->b))
+		e->first = 0;
+	vflood_flow_unheld(&e->flow, &at->vm->vm, range(o->a, o->b));
+	vflood_flow_unlock(e);
+}
+
 /* Puts an skb among those that may leave. */
 static __always_inline int ready_push(struct qdisc_port *at, struct sk_buff *skb,
 				      struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
@@ -204,9 +218,7 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	h = held_new(&at, range(o.a, o.b), o.kind == VFLOOD_ORDER_SEEN ? 0 : bytes,
 		     o.kind);
 	if (!h) {
-		e->packets--;
-		if (o.kind == VFLOOD_ORDER_PIECE)
-			e->pieces--;
+		packet_unheld(&at, e, &o);
 		goto drop;
 	}
 	if (o.kind == VFLOOD_ORDER_SEEN) {

@@ -289,6 +289,16 @@ __weak __noinline int vflood_flow_taken_out(struct vflood_flow *f, struct vflood
 	return 0;
 }
 
+__weak __noinline int vflood_flow_unheld(struct vflood_flow *f, struct vflood_vm *vm,
+					 u64 range)
+{
+	struct vflood_range data = { .seq = (u32)range, .end = (u32)(range >> 32) };
+
+	if (f && vm)
+		vflood_unheld(f, vm, data);
+	return 0;
+}
+
 __weak __noinline int vflood_flow_takes_whole(struct vflood_flow *f, struct vflood_vm *vm,
 					      const struct vflood_settings *s, u64 range)
 {

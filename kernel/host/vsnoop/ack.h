@@ -421,8 +421,10 @@ static __always_inline bool vsnoop_copy_from_vm(struct __sk_buff *skb, struct wa
 static __always_inline bool vsnoop_ack_filter_from_vm(struct __sk_buff *skb,
 						      struct way *w)
 {
-	return !(vsnoop_is_on(w->c) && vsnoop_from_vm(skb, w->c)) ||
-	       way_ends(w, TCX_DROP);
+	if (!vsnoop_is_on(w->c) || !vsnoop_from_vm(skb, w->c))
+		return true;
+	vflood_kept_back(w->c, w->f);
+	return way_ends(w, TCX_DROP);
 }
 
 /* Early ACKs ride here on data that was held, or that passes a port that holds: it does

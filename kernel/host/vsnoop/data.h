@@ -135,7 +135,9 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 		return true;
 	s->last_ns = c->now_ns;
 	if (!p->payload_bytes && !data.is_fin) {
-		vsnoop_note_peer(c, s, 0);
+		vsnoop_note_peer(c, s,
+				 skb_checksums_hold(skb, c) ? VSNOOP_CERTAIN :
+							      VSNOOP_DOUBT_CHECKSUM);
 		bpf_spin_lock(&port->lock);
 		vsnoop_peer_ack(&s->flow, p->seq, p->flags & (PACKET_RST | PACKET_SYN));
 		bpf_spin_unlock(&port->lock);

@@ -100,6 +100,7 @@ static __always_inline void vsnoop_note_peer(struct context *c, struct ek_vsnoop
 {
 	const struct packet *p = c->packet;
 	u32 end = p->seq + p->payload_bytes;
+	u32 ts_val = vsnoop_timestamp(c);
 	u8 ttl = packet_ttl(c->head, p);
 
 	/* The VM's ACK of it is to tell that it has taken it: it has one for a
@@ -114,8 +115,11 @@ static __always_inline void vsnoop_note_peer(struct context *c, struct ek_vsnoop
 		return;
 	if (!seq_after(p->ack, s->flow.vm_seq) && seq_after(p->ack, s->peer_ack))
 		s->peer_ack = p->ack;
-	if (p->payload_bytes)
-		s->peer_ts = vsnoop_timestamp(c);
+	/* TS.Recent of the VM's TCP follows segments that leave no gap, with data or not
+	 * (RFC 7323 §4.3). */
+	if (!seq_after(p->seq, s->flow.next) && ts_val &&
+	    (!s->peer_ts || seq_after(ts_val, s->peer_ts)))
+		s->peer_ts = ts_val;
 }
 
 #endif /* EVENKEEL_HOST_VSNOOP_DOUBT_H */

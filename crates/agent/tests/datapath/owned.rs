@@ -132,8 +132,10 @@ fn a_connection_that_begins_to_sign_is_let_go() {
         let later = data(1448).frame();
         assert_eq!(place.run_from_vm(place.pa, &later).frame, later);
         // A packet that the VM would not take tells its host nothing.
-        let forged = signed(&Segment { seq: 1001 + (1 << 30), ..data(0) }, signature).frame();
-        assert_eq!(place.run_to_vm(place.pb, &forged).frame, forged);
+        for offset in [1 << 17, 1 << 29, 1 << 30, 1 << 31, u32::MAX] {
+            let forged = signed(&Segment { seq: 1001u32.wrapping_add(offset), ..data(0) }, signature).frame();
+            assert_eq!(place.run_to_vm(place.pb, &forged).frame, forged);
+        }
         let other_syn = signed(&Segment { seq: 77, ..syn() }, signature).frame();
         assert_eq!(place.run_to_vm(place.pb, &other_syn).frame, other_syn);
         assert!(is_known(&place.datapath, place.pb));
@@ -260,6 +262,47 @@ fn synacks_that_disagree_end_it() {
         assert_eq!((outcome.verdict, outcome.frame), (NEXT, other));
         assert!(!is_known(&place.datapath, port));
     }
+}
+
+/// A listener that falls back to SYN cookies answers a SYN that comes again with another number, and fewer options.
+#[test]
+fn a_second_synack_of_another_connection_ends_it() {
+    let option = |at: usize, none: &[u8]| {
+        let mut options = LINUX_OPTIONS.to_vec();
+        options[at..at + none.len()].copy_from_slice(none);
+        Segment { options, ..synack() }
+    };
+    let scale = LINUX_OPTIONS.iter().position(|&kind| kind == 3).unwrap();
+    let others = [
+        (Segment { seq: 77, ..synack() }, true),
+        (option(scale, &[1, 1, 1]), true),
+        (option(6, &[1; 10]), true),
+        (Segment { window: 1, ..synack() }, false),
+    ];
+    for (other, ends) in others {
+        let mut place = place();
+        connect(&mut place);
+        for (from_vm, port) in [(true, place.pb), (false, place.pa)] {
+            assert!(is_known(&place.datapath, port));
+            let frame = other.frame();
+            let outcome = if from_vm { place.run_from_vm(port, &frame) } else { place.run_to_vm(port, &frame) };
+            assert_eq!(is_known(&place.datapath, port), !ends, "{other:?}");
+            assert!(!ends || (outcome.verdict, &outcome.frame) == (NEXT, &frame), "{other:?}");
+        }
+    }
+}
+
+/// The SYN was not noted, and neither is its answer: what is known is of a connection before it.
+#[test]
+fn an_answer_of_the_vms_to_an_unknown_syn_ends_what_was_before() {
+    let mut place = place();
+    connect(&mut place);
+    let port = place.pb;
+    let other = Segment { ack: 7_001, ..synack() };
+    place.run_to_vm(port, &other.frame());
+    assert!(is_known(&place.datapath, port), "others' may be forged");
+    assert_eq!(place.run_from_vm(port, &other.frame()).frame, other.frame());
+    assert!(!is_known(&place.datapath, port));
 }
 
 /// An option of accurate ECN where nobody asked for it: something on the way has changed the handshake.

@@ -135,6 +135,21 @@ impl Managed {
         ]);
     }
 
+    /// The window that the VM is told with this, and the ACK that the flow has had then.
+    fn told_by(&mut self, segment: &Segment, frame: &[u8]) -> (u16, u32) {
+        let reached = self.place.run_to_vm(self.place.pa, frame);
+        assert_eq!(reached.verdict, NEXT);
+        let at = segment.l4() + 14;
+        (u16::from_be_bytes([reached.frame[at], reached.frame[at + 1]]), self.state().flow.snd_una)
+    }
+
+    /// The agent is there, or has not been for long.
+    fn has_agent(&self, is_there: bool) {
+        let agent_until_ns = if is_there { u64::MAX / 2 } else { 1 };
+        let host = intf::ek_host { version: intf::EK_INTF_VERSION, agent_until_ns, ..Default::default() };
+        self.place.datapath.set_host(&host).unwrap();
+    }
+
     /// The verdict on the VM's segment of this number, from 0.
     fn send(&mut self, segment: u32) -> i32 {
         self.place.run_from_vm(self.place.pa, &data(segment * MSS).frame()).verdict
@@ -256,11 +271,13 @@ fn an_ack_goes_to_the_qdisc_where_something_held_may_leave() {
     assert_eq!(managed.told(), before + 2);
 }
 
-/// A receiver that resets has an ACK number, too. What the ACK would let out is dropped with the rest.
+/// A receiver that resets has an ACK number, too. What is held then drains without it: the reset may be forged.
 #[test]
-fn a_reset_lets_nothing_out() {
-    // The VM takes no reset with the second sequence number, which may be forged.
-    for (seq, ends) in [(5001, true), (5001 ^ 1 << 31, false)] {
+fn a_reset_lets_nothing_out_by_its_number() {
+    // The VM takes no reset with the other sequence numbers.
+    let window = u32::from(data(0).window) << 7;
+    let others = [5000, 5001 + window + 1, 5001 + (1 << 29), 5001 ^ 1 << 31];
+    for (seq, ends) in [(5001, true), (5001 + window, true)].into_iter().chain(others.map(|seq| (seq, false))) {
         let mut managed = Managed::new();
         for segment in 0..WINDOW {
             assert_eq!(managed.send(segment), NEXT);
@@ -269,8 +286,70 @@ fn a_reset_lets_nothing_out() {
         let (flow, before) = (managed.place.only_flow(managed.place.pa), managed.told());
         let reset = Segment { seq, flags: RST | ACK, ..ack(3 * MSS, 0) };
         assert_eq!(managed.place.run_to_vm(managed.place.pa, &reset.frame()).verdict, NEXT);
-        assert_eq!(managed.told() - before, u64::from(ends), "one order at most: to drop what is held");
+        assert_eq!(managed.told() - before, u64::from(ends), "one order at most: to close");
         assert_eq!(managed.place.datapath.vflood(&flow).unwrap().unwrap().flow.snd_una, 1001);
+    }
+}
+
+/// A VM that is told of no room only sends window probes, and their answers tell it no more.
+#[test]
+fn what_a_vm_is_told_never_closes_an_open_window() {
+    let granted = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, granted);
+    let mut managed = Managed::new();
+    managed.send(0);
+    let receiver = ack(MSS, 0);
+    let una = 1001 + MSS;
+    assert!(managed.told_by(&receiver, &receiver.frame()).0 > 12);
+    let used_up = |managed: &Managed| managed.change(&[(granted, &(una + 100).to_ne_bytes())]);
+    // The next ACK, which says nothing new, tells it more.
+    used_up(&managed);
+    assert!(managed.told_by(&receiver, &receiver.frame()).0 > 12);
+    // Nobody grants more without the agent, but what is held keeps its order: a segment at a time.
+    managed.has_agent(false);
+    managed.hold(1, true);
+    used_up(&managed);
+    assert_eq!(managed.told_by(&receiver, &receiver.frame()).0, 12, "1448 bytes, rounded up to 128");
+    // Once nothing is held, the receiver's own window holds.
+    managed.change(&[(offset_of!(intf::ek_vflood_flow, packets), &0u32.to_ne_bytes())]);
+    assert_eq!(managed.told_by(&receiver, &receiver.frame()).0, receiver.window);
+}
+
+/// What an ACK lets out counts as arrived once the ACK says so: the VM, which drops that ACK, sends it again, and it is
+/// taken for needless.
+#[test]
+fn an_ack_that_the_vm_drops_lets_nothing_out() {
+    let window = u32::from(data(0).window) << 7;
+    let off = window + 65_536;
+    type Change = fn(&mut Vec<u8>);
+    let spoil: Change = |frame| *frame.last_mut().unwrap() ^= 1;
+    let cases: [(&str, u32, Change, bool, bool); 8] = [
+        ("as it should be", 0, |_| {}, true, true),
+        ("the end of the window", window, |_| {}, true, true),
+        ("overtaken", 0u32.wrapping_sub(3 * MSS), |_| {}, true, true),
+        ("beyond the window", off + 1, |_| {}, true, false),
+        ("far off", 1 << 31, |_| {}, true, false),
+        ("far off, nothing is held", 1 << 29, |_| {}, false, false),
+        ("its checksum is wrong", 0, spoil, true, false),
+        ("its checksum is wrong, nothing is held", 0, spoil, false, true),
+    ];
+    for (what, offset, change, is_held, counts) in cases {
+        let mut managed = Managed::new();
+        for segment in 0..WINDOW {
+            assert_eq!(managed.send(segment), NEXT);
+        }
+        if is_held {
+            managed.hold(WINDOW, true);
+            // Nothing more may leave: the ACK is dealt with here.
+            let cwnd = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, congestion.window.cwnd);
+            managed.change(&[(cwnd, &1u32.to_ne_bytes())]);
+        }
+        let receiver = Segment { seq: 5001u32.wrapping_add(offset), ..ack(2 * MSS, 0) };
+        let mut frame = receiver.frame();
+        change(&mut frame);
+        let (_, snd_una) = managed.told_by(&receiver, &frame);
+        assert_eq!(snd_una, if counts { 1001 + 2 * MSS } else { 1001 }, "{what}");
+        let found = managed.place.count(managed.place.pa, intf::EK_COUNT_VFLOOD_FALSE_ACKS);
+        assert_eq!(found, u64::from(!counts), "{what}");
     }
 }
 
@@ -319,10 +398,7 @@ fn a_vm_learns_that_it_is_held_no_more() {
         }),
         ("it is not managed", |managed| managed.change(&[(offset_of!(intf::ek_vflood_flow, owner), &[0; 8])])),
         ("it ends", |managed| managed.change(&[(offset_of!(intf::ek_vflood_flow, is_closing), &1u32.to_ne_bytes())])),
-        ("there is no agent", |managed| {
-            let host = intf::ek_host { version: intf::EK_INTF_VERSION, agent_until_ns: 1, ..Default::default() };
-            managed.place.datapath.set_host(&host).unwrap();
-        }),
+        ("there is no agent", |managed| managed.has_agent(false)),
     ];
     for (what, end) in ends {
         let mut managed = Managed::new();

@@ -526,6 +526,43 @@ fn early_acks_ride_on_what_was_held(ends: Ends) {
     place.early_ack(&ends.data(5 * BYTES));
 }
 
+/// An early ACK has the timestamp of the VM's last ACK. What vFlood lets out later must not be older.
+#[test]
+fn what_vsnoop_keeps_back_is_known_to_vflood() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    place.receive(&V4, 4);
+    let_out(&place, 1, 0, VM_TS);
+    let newer = Segment { options: V4.options(VM_TS + 50, 650), ..V4.ack(2 * BYTES) };
+    assert_eq!(place.send_from_vm(&newer).0, DROP, "it says nothing new");
+    let last = place.datapath.vflood(&place.datapath.flows().unwrap()[0].1).unwrap().unwrap().last;
+    assert_eq!((last.ack, last.ts_val, last.ts_ecr), (ISS + 1 + 2 * BYTES, VM_TS + 50, 650));
+}
+
+/// The VM's TCP drops data that is older than what came before it, with data or without (PAWS, RFC 7323 §5).
+#[test]
+fn data_that_is_older_than_an_ack_is_the_vms() {
+    let bare = |ts_val, offset| Segment { payload: 0, options: V4.options(ts_val, 30), ..V4.data(offset) };
+    let cases = [(bare(701, 2 * BYTES), false), (bare(699, 2 * BYTES), true), (bare(701, 9 * BYTES), true)];
+    for (other, is_early) in cases {
+        let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+        place.connect(&V4);
+        place.receive(&V4, 1);
+        assert_eq!(place.send_to_vm(&other), NEXT);
+        let before = place.early();
+        assert_eq!(place.send_to_vm(&V4.data(2 * BYTES)), NEXT);
+        assert_eq!(place.early() - before, u64::from(is_early), "{other:?}");
+    }
+    // An ACK whose checksum is wrong tells nothing.
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    place.receive(&V4, 1);
+    let mut spoilt = bare(701, 2 * BYTES).frame();
+    *spoilt.last_mut().unwrap() ^= 1;
+    place.datapath.trial("to_vm", place.port, 0, &spoilt, 1).unwrap();
+    place.early_ack(&V4.data(2 * BYTES));
+}
+
 /// A held packet goes by the port twice, and no more often: once the queue has let it out, it passes.
 #[test]
 fn what_was_held_passes_as_often_as_it_was_let_out() {

@@ -1,7 +1,7 @@
 //! Who may hold how much, and what the VM is told.
 
 use evenkeel_algo::vflood::{
-    ALPHA_ONE, CLOSED, DEFAULTS, Flow, Guest, HostSettings, Policy, Settings, State, Verdict, Vm, guest_held,
+    ALPHA_ONE, Ack, CLOSED, DEFAULTS, Flow, Guest, HostSettings, Policy, Settings, State, Verdict, Vm, guest_held,
 };
 use evenkeel_algo::window::{self, By};
 
@@ -73,13 +73,57 @@ fn a_grant_takes_the_place_of_the_receivers_window_and_limits_still_hold() {
         window::arbitrate(window::Offers { proboscis_bytes, vflood_bytes, ..Default::default() }, 100, 4, MSS)
     };
     assert_eq!(arbitrate(Some(16_000), None), (1000, By::Vflood), "raised");
-    assert_eq!(arbitrate(Some(320), None), (20, By::Vflood), "or lowered");
+    assert_eq!(arbitrate(Some(1_200), None), (75, By::Vflood), "or lowered");
     assert_eq!(arbitrate(Some(u32::MAX - 1), None), (65_535, By::Vflood));
     assert_eq!(arbitrate(Some(CLOSED), None), (0, By::Vflood));
     assert_eq!(arbitrate(Some(CLOSED), Some(8_000)), (0, By::Vflood));
     assert_eq!(arbitrate(Some(16_000), Some(8_000)), (500, By::Proboscis));
     assert_eq!(arbitrate(Some(16_000), Some(32_000)), (1000, By::Vflood));
     assert_eq!(arbitrate(None, None), (100, By::Receiver));
+}
+
+/// A VM that is told of no room only sends window probes, and their answers tell it no more.
+#[test]
+fn a_grant_is_never_told_as_less_than_a_segment_that_the_receiver_has_room_for() {
+    for scale in 0..=14 {
+        let segment = MSS.div_ceil(1 << scale) as u16;
+        for (granted, offered) in [(1, 65_535), (MSS, 65_535), (10 * MSS, 65_535), (1, segment), (1, 1), (1, 0)] {
+            let offers = window::Offers { vflood_bytes: Some(granted), ..Default::default() };
+            let (field, _) = window::arbitrate(offers, offered, scale, MSS);
+            assert!(field >= segment.min(offered), "{granted} bytes, {offered} << {scale}: {field}");
+            assert!(u32::from(field) << scale < granted.max(MSS) + (1 << scale), "{granted} << {scale}: {field}");
+        }
+    }
+}
+
+/// A grant that grew when nobody could tell the VM is told with the next ACK, whatever that says.
+#[test]
+fn an_ack_for_a_vm_that_waits_to_be_told_more_is_not_known() {
+    let host = HostSettings::new(&DEFAULTS);
+    let (mut vm, mut flow) = (Vm::default(), Flow::default());
+    flow.vm_syn(&host, 7, 1);
+    flow.peer_syn(64_000, SCALE, MSS, 2);
+    let ack = Ack { number: 8, window: 1000, is_pure: true, ..Default::default() };
+    flow.acked(&host, &ack, 3);
+    assert!(!flow.is_told(&ack), "nothing is granted yet");
+    flow.grant(&mut vm, &host).unwrap();
+    assert!(flow.is_told(&ack));
+}
+
+/// There may be no memory for what was counted as held.
+#[test]
+fn what_cannot_be_held_is_refused() {
+    let host = HostSettings::new(&Settings { initial_window: 1, ..DEFAULTS });
+    let (mut vm, mut flow) = (Vm::default(), Flow::default());
+    flow.vm_syn(&host, 7, 1);
+    flow.peer_syn(64_000, SCALE, MSS, 2);
+    assert_eq!(flow.data(&mut vm, &host, 8, MSS, 3), Verdict::Pass);
+    assert_eq!(flow.data(&mut vm, &host, 8 + MSS, MSS, 4), Verdict::Hold);
+    assert_eq!(flow.data(&mut vm, &host, 8 + 2 * MSS, MSS, 5), Verdict::Hold);
+    flow.unheld(&mut vm, 8 + 2 * MSS, MSS);
+    assert_eq!((flow.held_segments(), vm.held_segments()), (1, 1));
+    assert_eq!(flow.data(&mut vm, &host, 8 + MSS, MSS, 6), Verdict::Drop, "it is held already");
+    assert_eq!(flow.data(&mut vm, &host, 8 + 2 * MSS, MSS, 7), Verdict::Pass, "it is not");
 }
 
 #[test]

@@ -398,3 +398,25 @@ fn what_rode_is_forgotten_before_numbers_wrap() {
         c.flow.vm_ack(vm, &bare(seq, 20_000), 1);
     }
 }
+
+#[test]
+fn what_was_unsure_is_forgotten_before_numbers_wrap() {
+    let mut world = World::new(400);
+    receive(&mut world, 2);
+    let (c, vm) = (&mut world.connections[0], &mut world.vm);
+    let mut seq = c.irs.wrapping_add(1 + 2 * MSS);
+    let data = |seq, core| vsnoop::Data { segments: 2, last_bytes: MSS, core, ..Data { seq, bytes: 60_000 }.whole() };
+    // Beyond the window that the VM has offered.
+    c.flow.vm_ack(vm, &bare(seq, 0), 1);
+    assert!(c.flow.data(vm, world.settings, data(seq, Core::Off), 1).is_none());
+    // Two gigabytes for a VM that has its core.
+    for _ in 0..40_000 {
+        seq = seq.wrapping_add(60_000);
+        c.flow.vm_ack(vm, &bare(seq, 20_000), 1);
+        assert!(c.flow.data(vm, world.settings, data(seq, Core::On), 1).is_none());
+    }
+    seq = seq.wrapping_add(60_000);
+    c.flow.vm_ack(vm, &bare(seq, 20_000), 1);
+    let early = c.flow.data(vm, world.settings, data(seq, Core::Off), 1);
+    assert!(early.is_some(), "{:?}", c.flow.doubt());
+}
