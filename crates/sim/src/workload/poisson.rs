@@ -59,16 +59,25 @@ pub(super) struct Poisson {
     /// Connections without a flow, by sender and receiver.
     idle: BTreeMap<(GuestId, GuestId), Vec<Idle>>,
     marked: bool,
-    /// Flows begun after the mark, and how many of these have ended.
+    /// Flows that arrived after the mark and count, and how many of these have ended.
     measured: u32,
     ended: u32,
 }
 
+/// A flow that is to begin.
 #[derive(Clone, Copy, Debug)]
-struct Arrived {
+struct Planned {
     from: GuestId,
     to: GuestId,
     bytes: u64,
+}
+
+/// One whose time has come. It counts from here, whether its opener has its core or not, as in the lab.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    planned: Planned,
+    at: Instant,
+    measured: bool,
 }
 
 /// A connection whose flow is over.
@@ -155,17 +164,18 @@ impl Poisson {
 
     pub(super) fn on_call(&mut self, system: &mut impl System, tag: u32) {
         if tag == ARRIVAL {
+            let before = self.measured;
             let first = self.draw();
             self.arrive(system, first);
             let mut from = first.from;
             for _ in 1..self.burst {
                 from = self.next_sender(from, first.to);
                 let bytes = self.sizes.quantile_bytes(self.random.unit());
-                self.arrive(system, Arrived { from, bytes, ..first });
+                self.arrive(system, Planned { from, bytes, ..first });
             }
-            // As usual in simulations of these workloads, arrivals end once the last measured flow has begun, and the
-            // network empties.
-            if self.limit == 0 || self.measured < self.limit {
+            // As usual in simulations of these workloads, arrivals end with the first after the last measured flow, and
+            // the network empties.
+            if self.limit == 0 || before < self.limit {
                 self.next_arrival(system);
             }
         } else if tag == BACKGROUND {
@@ -178,13 +188,16 @@ impl Poisson {
         }
     }
 
-    fn arrive(&mut self, system: &mut impl System, arrived: Arrived) {
+    fn arrive(&mut self, system: &mut impl System, planned: Planned) {
+        let measured = self.marked && (self.limit == 0 || self.measured < self.limit);
+        self.measured += u32::from(measured);
         let tag = self.free.pop().unwrap_or_else(|| {
             self.arrived.push(None);
             self.arrived.len() as u32 - 1
         });
-        self.arrived[tag as usize] = Some(arrived);
-        system.call_in(self.opener(&arrived), system.now(), tag);
+        let at = system.now();
+        self.arrived[tag as usize] = Some(Arrived { planned, at, measured });
+        system.call_in(self.opener(&planned), at, tag);
     }
 
     /// The VM that sends after another in a burst: the next one that is not on the receiver's host.
@@ -196,14 +209,14 @@ impl Poisson {
     }
 
     /// A flow between two VMs on different hosts.
-    fn draw(&mut self) -> Arrived {
+    fn draw(&mut self) -> Planned {
         let Member { guest: from, host } = self.members.from[self.random.below(self.members.from.len())];
         let to = self.by_host.elsewhere(&mut self.random, &self.members.to, host);
-        Arrived { from, to, bytes: self.sizes.quantile_bytes(self.random.unit()) }
+        Planned { from, to, bytes: self.sizes.quantile_bytes(self.random.unit()) }
     }
 
-    fn opener(&self, arrived: &Arrived) -> GuestId {
-        if self.request_bytes > 0 { arrived.to } else { arrived.from }
+    fn opener(&self, planned: &Planned) -> GuestId {
+        if self.request_bytes > 0 { planned.to } else { planned.from }
     }
 
     /// The side that receives what is measured.
@@ -223,11 +236,10 @@ impl Poisson {
     }
 
     fn begin(&mut self, system: &mut impl System, arrived: Arrived) {
-        let Arrived { from, to, bytes } = arrived;
-        let measured = self.marked && (self.limit == 0 || self.measured < self.limit);
-        self.measured += u32::from(measured);
-        let (start, asked) = (system.now(), self.request_bytes);
-        let mut transfer = Transfer { from, to, bytes, start, total: bytes, asked, measured };
+        let Arrived { planned, at, measured } = arrived;
+        let Planned { from, to, bytes } = planned;
+        let asked = self.request_bytes;
+        let mut transfer = Transfer { from, to, bytes, start: at, total: bytes, asked, measured };
         let flow = match self.idle.get_mut(&(from, to)).and_then(Vec::pop) {
             Some(idle) => {
                 transfer.total += idle.delivered;
@@ -236,7 +248,7 @@ impl Poisson {
                 idle.flow
             }
             None => {
-                let opener = self.opener(&arrived);
+                let opener = self.opener(&planned);
                 system.open(opener, if opener == from { to } else { from })
             }
         };
@@ -292,6 +304,9 @@ impl Poisson {
     pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
         for transfer in self.transfers.iter().flatten().filter(|t| t.measured) {
             recording.under_way(transfer.bytes, transfer.start, end);
+        }
+        for arrived in self.arrived.iter().flatten().filter(|a| a.measured) {
+            recording.under_way(arrived.planned.bytes, arrived.at, end);
         }
     }
 }

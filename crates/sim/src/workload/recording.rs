@@ -24,7 +24,7 @@ pub struct FlowDone {
     pub to: GuestId,
     /// Payload.
     pub bytes: u64,
-    /// When the first byte was written, or asked for.
+    /// When its time began: a Poisson process's at its arrival, others' when the first byte was written or asked for.
     pub start: Instant,
     /// Until the last byte was received.
     pub took: Duration,

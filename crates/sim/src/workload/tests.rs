@@ -285,6 +285,34 @@ fn persistent_connections_are_used_again() {
     assert!(again > recording.flows.len() / 2);
 }
 
+/// An opener that is off its core learns of its flows later; their time has begun all the same.
+#[test]
+fn a_poisson_flow_is_timed_from_its_arrival_and_counts_if_it_never_began() {
+    let (warm, back, end) = (at_ms(50), at_ms(100), at_ms(400));
+    let run = |off: &[(u32, Instant, Instant)]| {
+        let members = Members { capacity_bps: 100_000_000_000, ..members(4, 0) };
+        let (mut machines, mut workload) = started(&poisson(0, 0, false), members);
+        machines.off = off.iter().map(|(guest, from, until)| (GuestId(*guest), (*from, *until))).collect();
+        machines.run(&mut workload, warm);
+        workload.mark(&mut machines);
+        machines.run(&mut workload, end);
+        workload.collect(machines.now)
+    };
+    let all = |recording: &Recording| {
+        let mut starts: Vec<_> = recording.flows.iter().map(|f| (f.start, f.bytes)).collect();
+        starts.extend(recording.unfinished.iter().map(|f| (Instant::from_ps(end.ps() - f.waited.ps()), f.bytes)));
+        starts.sort_unstable();
+        starts
+    };
+    let on = run(&[]);
+    // One is away from before the mark on, another at the end.
+    let off = run(&[(0, at_ms(0), back), (1, at_ms(300), at_ms(500))]);
+    assert_eq!(all(&off), all(&on), "the same flows count, from the same times");
+    let waited: Vec<&FlowDone> = off.flows.iter().filter(|f| f.from == GuestId(0) && f.start < back).collect();
+    assert!(!waited.is_empty() && waited.iter().all(|f| f.took == back.since(f.start) + LATENCY * 2), "{waited:?}");
+    assert!(off.unfinished.len() > on.unfinished.len());
+}
+
 /// A flow that is asked for is opened by its receiver, and takes one request longer.
 #[test]
 fn poisson_flows_can_be_answers() {
