@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tcp::{ConnStats, UndoKind};
+use crate::tcp::{ConnStats, UndoOf};
 use crate::time::Duration;
 
 /// What a guest has counted since the start.
@@ -66,7 +66,7 @@ impl GuestCounters {
     /// Name to value.
     fn named(&self) -> BTreeMap<&'static str, u64> {
         let tcp = &self.tcp;
-        let undone = |kind| u64::from(tcp.undone[kind]);
+        let undone = |of| u64::from(tcp.undone[of]);
         let mut values = BTreeMap::from([
             // The kernel's counter does not include retransmissions.
             ("TcpOutSegs", tcp.segments_sent.saturating_sub(tcp.retransmitted)),
@@ -77,8 +77,10 @@ impl GuestCounters {
             ("TcpExtTCPLossProbes", u64::from(tcp.loss_probes)),
             ("TcpExtTCPLossProbeRecovery", u64::from(tcp.loss_probe_recoveries)),
             ("TcpExtTCPSackRecovery", u64::from(tcp.fast_recoveries)),
-            ("TcpExtTCPLossUndo", undone(UndoKind::FRto) + undone(UndoKind::Eifel)),
-            ("TcpExtTCPDSACKUndo", undone(UndoKind::Dsack)),
+            ("TcpExtTCPLossUndo", undone(UndoOf::Loss)),
+            ("TcpExtTCPFullUndo", undone(UndoOf::Full)),
+            ("TcpExtTCPPartialUndo", undone(UndoOf::Partial)),
+            ("TcpExtTCPDSACKUndo", undone(UndoOf::Dsack)),
             ("TcpExtTCPDSACKRecv", tcp.dsacks_received),
             ("TcpExtTCPDSACKOldSent", tcp.dsacks_sent),
             ("TcpExtDelayedACKs", tcp.delayed_acks),
@@ -128,6 +130,17 @@ impl GuestCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_undone_reduction_has_the_name_that_the_kernel_gives_it() {
+        let mut tcp = ConnStats::default();
+        for (times, of) in UndoOf::ALL.into_iter().enumerate() {
+            tcp.undone[of] = 1 + times as u32;
+        }
+        let counters = GuestCounters { tcp, ..GuestCounters::default() }.since(&GuestCounters::default());
+        let undone = ["TCPLossUndo", "TCPFullUndo", "TCPPartialUndo", "TCPDSACKUndo"];
+        assert_eq!(undone.map(|name| counters[&format!("TcpExt{name}")]), [1, 2, 3, 4]);
+    }
 
     #[test]
     fn counters_increase_and_maxima_stay() {

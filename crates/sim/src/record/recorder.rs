@@ -9,7 +9,7 @@ use evenkeel_scenario::result::SeenAt;
 
 use crate::footprint::of_vec;
 use crate::packet::{ConnId, Flags, GuestId, Packet, Payload};
-use crate::tcp::{ConnStats, Info, Note, UndoKind};
+use crate::tcp::{ConnStats, Info, Note, UndoOf};
 use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side};
 use crate::world::{self, Point, Way};
@@ -473,8 +473,8 @@ pub(crate) fn add(sum: &mut ConnStats, one: &ConnStats) {
     sum.loss_probe_recoveries += one.loss_probe_recoveries;
     sum.window_probes += one.window_probes;
     sum.fast_recoveries += one.fast_recoveries;
-    for kind in [UndoKind::FRto, UndoKind::Eifel, UndoKind::Dsack] {
-        sum.undone[kind] += one.undone[kind];
+    for of in UndoOf::ALL {
+        sum.undone[of] += one.undone[of];
     }
     sum.dup_acks_received += one.dup_acks_received;
     sum.dsacks_received += one.dsacks_received;

@@ -3,7 +3,7 @@
 use super::config::SpuriousResponse;
 use super::scoreboard::{EVER, LOST, RETRANSMITTED, SACKED};
 use super::sender::{Acked, FRto, State};
-use super::{Connection, Env, Note, UndoKind};
+use super::{Connection, Env, Note, UndoKind, UndoOf};
 
 impl Connection {
     /// Whether F-RTO may answer a timeout: without SACK, only if nothing but the head was sent again.
@@ -132,7 +132,7 @@ impl Connection {
         if env.config.spurious_response == SpuriousResponse::Undo && self.snd.prior_ssthresh > 0 {
             self.window.set_cwnd(self.window.cwnd().max(self.snd.prior_cwnd));
             self.window.set_ssthresh(self.window.ssthresh().max(self.snd.prior_ssthresh));
-            self.stats.undone[UndoKind::FRto] += 1;
+            self.stats.undone[UndoOf::Loss] += 1;
             env.notes.push(Note::Undone(UndoKind::FRto));
         } else {
             self.window.set_cwnd(self.window.cwnd().min(self.window.ssthresh()));

@@ -23,7 +23,7 @@ mod undo;
 
 pub use config::{CongestionControl, EcnMode, Generation, SpuriousResponse, TcpConfig};
 pub use connection::Connection;
-pub use note::{ConnStats, Info, Note, UndoKind, Undone};
+pub use note::{ConnStats, Info, Note, UndoKind, UndoOf, Undone};
 
 use evenkeel_algo::pvtcp::{Settings, Vcpu};
 

@@ -15,6 +15,24 @@ pub enum UndoKind {
     Dsack,
 }
 
+/// Which reduction of the window was taken back, as Linux counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UndoOf {
+    /// TCPLossUndo: a timeout's, in the Loss state.
+    Loss,
+    /// TCPFullUndo: a fast recovery's, once all that was out is acknowledged.
+    Full,
+    /// TCPPartialUndo: a fast recovery's, before that.
+    Partial,
+    /// TCPDSACKUndo: by DSACKs outside the Loss state. Mostly a fast recovery's; of a timeout that is over, too.
+    Dsack,
+}
+
+impl UndoOf {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Loss, Self::Full, Self::Partial, Self::Dsack];
+}
+
 /// Something that a recorder or the application may want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -79,7 +97,7 @@ pub struct ConnStats {
     pub window_probes: u32,
     /// TCPSackRecovery and TCPRenoRecovery.
     pub fast_recoveries: u32,
-    /// Reductions taken back, by [`UndoKind`].
+    /// Reductions taken back, by [`UndoOf`].
     pub undone: Undone,
     /// ACKs without data that acknowledged nothing new while data was outstanding.
     pub dup_acks_received: u64,
@@ -101,27 +119,27 @@ pub struct ConnStats {
     pub ecn_reductions: u32,
 }
 
-/// A counter for each [`UndoKind`].
+/// A counter for each [`UndoOf`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Undone([u32; 3]);
+pub struct Undone([u32; UndoOf::ALL.len()]);
 
 impl Undone {
-    /// The sum over all kinds.
+    /// The sum of all.
     pub fn total(&self) -> u32 {
         self.0.iter().sum()
     }
 }
 
-impl Index<UndoKind> for Undone {
+impl Index<UndoOf> for Undone {
     type Output = u32;
-    fn index(&self, kind: UndoKind) -> &u32 {
-        &self.0[kind as usize]
+    fn index(&self, of: UndoOf) -> &u32 {
+        &self.0[of as usize]
     }
 }
 
-impl IndexMut<UndoKind> for Undone {
-    fn index_mut(&mut self, kind: UndoKind) -> &mut u32 {
-        &mut self.0[kind as usize]
+impl IndexMut<UndoOf> for Undone {
+    fn index_mut(&mut self, of: UndoOf) -> &mut u32 {
+        &mut self.0[of as usize]
     }
 }
 

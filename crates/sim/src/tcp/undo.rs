@@ -2,7 +2,7 @@
 
 use super::config::{Generation, SpuriousResponse};
 use super::sender::{Acked, State};
-use super::{Connection, Env, Note, UndoKind};
+use super::{Connection, Env, Note, UndoKind, UndoOf};
 
 impl Connection {
     pub(super) fn init_undo(&mut self) {
@@ -28,7 +28,7 @@ impl Connection {
             && self.snd.retransmit_stamp.is_some_and(|stamp| (echoed.wrapping_sub(stamp) as i32) < 0)
     }
 
-    fn undo(&mut self, env: &mut Env, kind: UndoKind, unmark: bool) {
+    fn undo(&mut self, env: &mut Env, kind: UndoKind, of: UndoOf, unmark: bool) {
         if unmark {
             self.snd.board.unmark_losses();
         }
@@ -45,7 +45,7 @@ impl Connection {
                 self.moderate();
             }
             if !halve {
-                self.stats.undone[kind] += 1;
+                self.stats.undone[of] += 1;
                 env.notes.push(Note::Undone(kind));
             }
         }
@@ -57,7 +57,8 @@ impl Connection {
     /// All that was out at the reduction is acknowledged. Returns true if the state stays until more is.
     pub(super) fn undo_recovery(&mut self, env: &mut Env, acked: &Acked) -> bool {
         if let Some(kind) = self.may_undo(env, acked) {
-            self.undo(env, kind, false);
+            let of = if self.state == State::Loss { UndoOf::Loss } else { UndoOf::Full };
+            self.undo(env, kind, of, false);
         }
         if self.snd.una == self.snd.high && !self.sack && !self.snd.board.queue.is_empty() {
             return true;
@@ -74,7 +75,7 @@ impl Connection {
         if self.snd.undo_marker.is_none() || self.snd.undo_retransmitted != 0 {
             return false;
         }
-        self.undo(env, UndoKind::Dsack, false);
+        self.undo(env, UndoKind::Dsack, UndoOf::Dsack, false);
         true
     }
 
@@ -85,7 +86,7 @@ impl Connection {
         if self.snd.board.retransmitted > 0 {
             return true;
         }
-        self.undo(env, UndoKind::Eifel, true);
+        self.undo(env, UndoKind::Eifel, UndoOf::Partial, true);
         self.keep_open(env);
         true
     }
@@ -97,7 +98,7 @@ impl Connection {
             self.stats.spurious_rtos += 1;
             env.notes.push(Note::SpuriousTimeout);
         }
-        self.undo(env, kind, true);
+        self.undo(env, kind, UndoOf::Loss, true);
         self.snd.timeouts = 0;
         self.snd.f_rto_in_loss = false;
         if by_f_rto || self.sack {

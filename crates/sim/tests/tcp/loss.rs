@@ -1,7 +1,7 @@
 //! Losses, reordering, and timeouts that were for nothing.
 
 use evenkeel_algo::pvtcp::{Settings, Vcpu};
-use evenkeel_sim::tcp::{Note, SpuriousResponse, TcpConfig, TimerKind, UndoKind};
+use evenkeel_sim::tcp::{Note, SpuriousResponse, TcpConfig, TimerKind, UndoKind, UndoOf};
 use evenkeel_sim::time::Duration;
 
 use crate::pair::{Fate, Pair, drop_data};
@@ -135,7 +135,7 @@ fn f_rto_finds_a_spurious_timeout_and_undoes_it_or_halves() {
             pair.run_for(Duration::from_ms(2));
             let (stats, info) = (pair.ends[0].stats(), pair.ends[0].info());
             assert_eq!((stats.timeouts, stats.spurious_rtos, stats.retransmitted), (1, 1, 1), "{paper}");
-            assert_eq!(stats.undone[UndoKind::FRto], u32::from(kept));
+            assert_eq!(stats.undone[UndoOf::Loss], u32::from(kept));
             // No threshold was set before; rate halving sets half of the window of 19 or 20.
             assert_eq!(info.ssthresh > 14, kept, "{info:?}");
             assert!(info.cwnd >= 19 || !kept || paper, "{info:?}");
@@ -151,7 +151,7 @@ fn eifel_undoes_by_timestamps_alone() {
     let mut pair = spurious(config);
     pair.run_for(Duration::from_ms(2));
     let stats = pair.ends[0].stats();
-    assert_eq!((stats.timeouts, stats.retransmitted, stats.undone[UndoKind::Eifel]), (1, 1, 1));
+    assert_eq!((stats.timeouts, stats.retransmitted, stats.undone[UndoOf::Loss]), (1, 1, 1));
     assert!(pair.ends[0].info().cwnd >= 19 && pair.ends[0].info().ssthresh > 19);
 }
 
@@ -166,8 +166,31 @@ fn dsack_undoes_once_every_retransmission_was_superfluous() {
     pair.write(0, 10 * MSS);
     pair.run_for(Duration::from_ms(60));
     let stats = pair.ends[0].stats();
-    assert_eq!((stats.retransmitted, stats.dsacks_received, stats.undone[UndoKind::Dsack]), (1, 1, 1));
+    assert_eq!((stats.retransmitted, stats.dsacks_received, stats.undone[UndoOf::Dsack]), (1, 1, 1));
     assert!(pair.ends[0].info().cwnd >= 10);
+}
+
+/// A late segment looks lost; its own ACK's timestamp tells, when all is in or while another is missing.
+#[test]
+fn a_fast_recovery_that_timestamps_undo_is_no_undone_timeout() {
+    let config = TcpConfig { timestamps: true, eifel: true, dsack: false, ..plain() };
+    for (later, of) in [(None, UndoOf::Full), (Some(8), UndoOf::Partial)] {
+        let mut pair = Pair::established(config.clone());
+        pair.judge = Box::new(move |side, number, _| Fate {
+            late: match number {
+                2 if side == 0 => Duration::from_ms(3),
+                _ if side == 0 && later == Some(number) => Duration::from_ms(4),
+                _ => Duration::ZERO,
+            },
+            ..Fate::default()
+        });
+        pair.write(0, 10 * MSS);
+        pair.run_for(Duration::from_ms(60));
+        let stats = pair.ends[0].stats();
+        assert_eq!((stats.timeouts, stats.fast_recoveries, stats.retransmitted), (0, 1, 1), "{of:?}");
+        assert_eq!(pair.count(0, |note| *note == Note::Undone(UndoKind::Eifel)), 1);
+        assert_eq!((stats.undone[of], stats.undone.total()), (1, 1), "{of:?}: {:?}", stats.undone);
+    }
 }
 
 #[test]
