@@ -1,13 +1,13 @@
 //! What papers state of how cells compare, beside what the runs say: ratios and orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_scenario::format::{Labels, PaperFigures, PaperOrder, PaperRatio};
 use evenkeel_scenario::metric::Better;
 use evenkeel_scenario::stats::Summary;
 
 use crate::number;
-use crate::view::{AxisView, Cell, Column, View};
+use crate::view::{AxisView, Cell, Column, Here, View, bracketed};
 
 /// A statement of a paper.
 pub(crate) struct Claim<'a> {
@@ -30,12 +30,12 @@ pub(crate) enum Said {
         /// The paper's.
         paper: f64,
         /// The runs', from the two runs of each repetition; none where a cell has no run or a divisor is zero.
-        here: Option<Summary>,
+        here: Option<Here>,
     },
     /// Cells from best to worst.
     Order {
         /// The cells in the paper's order, and our figures.
-        cells: Vec<(String, Option<Summary>)>,
+        cells: Vec<(String, Option<Here>)>,
         /// The cell by whose figures these are divided, if they are gains.
         over: Option<String>,
     },
@@ -72,11 +72,7 @@ fn order<'a>(view: &View<'_>, paper: &'a PaperFigures, stated: &PaperOrder) -> V
         let over = (!stated.over.is_empty()).then(|| title(&stated.over));
         let here = |own| {
             let of = cell(view, &place, own)?;
-            if over.is_some() {
-                quotient(of, cell(view, &base, own)?, &stated.metric)
-            } else {
-                of.spread(&stated.metric)
-            }
+            if over.is_some() { quotient(of, cell(view, &base, own)?, &stated.metric) } else { of.here(&stated.metric) }
         };
         let cells = stated.cells.iter().map(|own| (title(own), here(own))).collect();
         Claim { paper, place, column: Column::of(&stated.metric), said: Said::Order { cells, over } }
@@ -99,15 +95,18 @@ fn places(view: &View<'_>, paper: &PaperFigures, own: &Labels) -> Vec<Labels> {
 }
 
 /// Divides runs of the same repetition, which have the same draws. With a divisor of zero there is no ratio: a median
-/// of the others would be one of chosen runs.
-fn quotient(of: &Cell<'_>, to: &Cell<'_>, metric: &str) -> Option<Summary> {
+/// of the others would be one of chosen runs. A repetition of which a cell lacks the figure, or the run, counts as a
+/// run without one.
+fn quotient(of: &Cell<'_>, to: &Cell<'_>, metric: &str) -> Option<Here> {
+    let runs = of.runs.iter().chain(&to.runs).map(|run| run.repetition).collect::<BTreeSet<_>>().len();
     let figures = |cell: &Cell<'_>| -> BTreeMap<u32, f64> {
         cell.runs.iter().filter_map(|run| Some((run.repetition, *run.metrics.get(metric)?))).collect()
     };
     let (of, to) = (figures(of), figures(to));
     let both = of.iter().filter_map(|(repetition, figure)| Some(figure / to.get(repetition)?));
     let ratios: Vec<f64> = both.collect();
-    Summary::of(&ratios).filter(|_| ratios.iter().all(|ratio| ratio.is_finite()))
+    let spread = Summary::of(&ratios).filter(|_| ratios.iter().all(|ratio| ratio.is_finite()))?;
+    Some(Here { spread, runs })
 }
 
 /// The cell with these labels, if it was run; axes that are not named have one label.
@@ -150,23 +149,22 @@ impl Claim<'_> {
         }
     }
 
-    /// What the runs have: the median with its range, or the cells in the runs' order; a dash where nothing was run.
+    /// What the runs have: the median with its range and, if some runs lack the figure, how many have it, or the cells in the runs' order; a dash where nothing was run.
     pub fn here(&self) -> String {
         match &self.said {
             Said::Ratio { here: None, .. } => "\u{2013}".to_owned(),
             Said::Ratio { here: Some(here), .. } => times(*here),
             Said::Order { cells, over } => {
-                let figures: Option<Vec<(&str, Summary)>> =
+                let figures: Option<Vec<(&str, Here)>> =
                     cells.iter().map(|(title, here)| Some((title.as_str(), (*here)?))).collect();
                 let Some(mut figures) = figures else { return "\u{2013}".to_owned() };
                 figures.sort_by(|(_, one), (_, other)| match self.column.better {
-                    Better::Lower => one.median.total_cmp(&other.median),
-                    _ => other.median.total_cmp(&one.median),
+                    Better::Lower => one.spread.median.total_cmp(&other.spread.median),
+                    _ => other.spread.median.total_cmp(&one.spread.median),
                 });
-                let each = figures.iter().map(|(title, here)| match self.column.range(*here, "\u{2013}") {
-                    _ if over.is_some() => format!("{title} {}", times(*here)),
-                    None => format!("{title} {}", self.column.figure(here.median)),
-                    Some(range) => format!("{title} {} ({range})", self.column.figure(here.median)),
+                let each = figures.iter().map(|(title, here)| match over {
+                    Some(_) => format!("{title} {}", times(*here)),
+                    None => format!("{title} {}", self.column.shown(*here, "\u{2013}")),
                 });
                 each.collect::<Vec<_>>().join(" > ")
             }
@@ -175,7 +173,9 @@ impl Claim<'_> {
 }
 
 /// A ratio with its range.
-fn times(ratio: Summary) -> String {
-    let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(number::times);
-    if min == max { median } else { format!("{median} ({min}\u{2013}{max})") }
+fn times(ratio: Here) -> String {
+    let Summary { median, min, max, .. } = ratio.spread;
+    let [median, min, max] = [median, min, max].map(number::times);
+    let range = (min != max).then(|| format!("{min}\u{2013}{max}"));
+    bracketed(median, [range, ratio.some_of()])
 }

@@ -73,17 +73,11 @@ fn table(out: &mut String, view: &View<'_>) {
 }
 
 fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column) -> String {
-    let spread = cell.spread(&column.name);
-    let mut text = match spread {
-        None => "\u{2013}".to_owned(),
-        Some(spread) => match column.range(spread, "\u{2013}") {
-            None => column.figure(spread.median),
-            Some(range) => format!("{} ({range})", column.figure(spread.median)),
-        },
-    };
+    let here = cell.here(&column.name);
+    let mut text = here.map_or_else(|| "\u{2013}".to_owned(), |here| column.shown(here, "\u{2013}"));
     if let Some(paper) = view.paper(cell, &column.name) {
         text.push_str(&format!("; paper {}", column.figure(paper.value)));
-        if let Some(ratio) = spread.and_then(|here| number::ratio(here.median, paper.value)) {
+        if let Some(ratio) = here.and_then(|here| number::ratio(here.spread.median, paper.value)) {
             text.push_str(&format!(" ({ratio}\u{d7})"));
         }
     }

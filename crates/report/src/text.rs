@@ -92,14 +92,8 @@ fn axis_columns(view: &View<'_>) -> Vec<TextColumn> {
 fn metric_columns(view: &View<'_>) -> Vec<TextColumn> {
     let mut columns = Vec::new();
     for column in &view.columns {
-        let spreads: Vec<_> = view.cells.iter().map(|cell| cell.spread(&column.name)).collect();
-        let rows = spreads.iter().map(|spread| match spread {
-            None => "-".to_owned(),
-            Some(spread) => match column.range(*spread, "-") {
-                None => column.figure(spread.median),
-                Some(range) => format!("{} ({range})", column.figure(spread.median)),
-            },
-        });
+        let figures: Vec<_> = view.cells.iter().map(|cell| cell.here(&column.name)).collect();
+        let rows = figures.iter().map(|here| here.map_or_else(|| "-".to_owned(), |here| column.shown(here, "-")));
         columns.push(TextColumn {
             heading: [shown(&column.title).into(), shown(&column.unit).into()],
             rows: align_ranges(rows.collect()),
@@ -118,11 +112,13 @@ fn metric_columns(view: &View<'_>) -> Vec<TextColumn> {
         });
         columns.push(TextColumn {
             heading: ["here/".to_owned(), "paper".to_owned()],
-            rows: spreads
+            rows: figures
                 .iter()
                 .zip(&paper)
                 .map(|pair| match pair {
-                    (Some(here), Some(paper)) => number::ratio(here.median, paper.value).unwrap_or("-".to_owned()),
+                    (Some(here), Some(paper)) => {
+                        number::ratio(here.spread.median, paper.value).unwrap_or("-".to_owned())
+                    }
                     _ => "-".to_owned(),
                 })
                 .collect(),

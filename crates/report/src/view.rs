@@ -60,6 +60,15 @@ pub(crate) struct Column {
     pub description: String,
 }
 
+/// A metric over the runs that have it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Here {
+    /// Median and range.
+    pub spread: Summary,
+    /// All runs, also those that lack it: in some, nothing ends.
+    pub runs: usize,
+}
+
 /// A figure that the paper reports.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PaperFigure {
@@ -115,6 +124,11 @@ impl Column {
         crate::number::figure(value, self.decimals)
     }
 
+    /// The median as text; in brackets the range, with `dash` between, and how many runs have it if others lack it.
+    pub fn shown(&self, here: Here, dash: &str) -> String {
+        bracketed(self.figure(here.spread.median), [self.range(here.spread, dash), here.some_of()])
+    }
+
     /// The range as text, with `dash` between; nothing where all runs read the same.
     pub fn range(&self, spread: Summary, dash: &str) -> Option<String> {
         let (min, max) = (self.figure(spread.min), self.figure(spread.max));
@@ -122,11 +136,34 @@ impl Column {
     }
 }
 
+impl Here {
+    /// Whether some runs lack the metric.
+    pub fn is_partial(self) -> bool {
+        self.spread.n < self.runs
+    }
+
+    /// `2 of 3 runs`; nothing where all have the metric.
+    pub fn some_of(self) -> Option<String> {
+        self.is_partial().then(|| format!("{} of {} runs", self.spread.n, self.runs))
+    }
+}
+
+/// A figure with what there is to say of it in brackets.
+pub(crate) fn bracketed(figure: String, notes: [Option<String>; 2]) -> String {
+    let notes: Vec<String> = notes.into_iter().flatten().collect();
+    if notes.is_empty() { figure } else { format!("{figure} ({})", notes.join(", ")) }
+}
+
 impl Cell<'_> {
     /// The metric over this cell's runs, or nothing if no run has it.
     pub fn spread(&self, metric: &str) -> Option<Summary> {
         let values: Vec<f64> = self.runs.iter().filter_map(|run| run.metrics.get(metric).copied()).collect();
         Summary::of(&values)
+    }
+
+    /// As [`Self::spread`], with the number of runs.
+    pub fn here(&self, metric: &str) -> Option<Here> {
+        self.spread(metric).map(|spread| Here { spread, runs: self.runs.len() })
     }
 }
 

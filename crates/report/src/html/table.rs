@@ -152,20 +152,24 @@ fn arrow(column: &Column) -> String {
 }
 
 fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column, sources: &Sources<'_>) -> String {
-    let spread = cell.spread(&column.name);
-    let mut text = match spread {
+    let here = cell.here(&column.name);
+    let mut text = match here {
         None => "<span class=\"here\">\u{2013}</span>".to_owned(),
-        Some(spread) => {
+        Some(here) => {
+            let spread = here.spread;
             let mut text = format!("<span class=\"here\">{}</span>", grouped(&column.figure(spread.median)));
             if column.range(spread, "").is_some() {
                 let (min, max) = (grouped(&column.figure(spread.min)), grouped(&column.figure(spread.max)));
                 let _ = write!(text, "<span class=\"range\">{min}\u{2013}{max}</span>");
             }
+            if let Some(some) = here.some_of() {
+                let _ = write!(text, "<span class=\"range\">{some}</span>");
+            }
             text
         }
     };
     if let Some(paper) = view.paper(cell, &column.name) {
-        let ratio = spread.and_then(|here| ratio(here.median, paper.value));
+        let ratio = here.and_then(|here| ratio(here.spread.median, paper.value));
         let ratio =
             ratio.map_or(String::new(), |ratio| format!(" <span class=\"ratio\">{}\u{d7}</span>", escape(&ratio)));
         let figure = grouped(&column.figure(paper.value));

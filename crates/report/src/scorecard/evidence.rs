@@ -6,7 +6,6 @@ use evenkeel_scenario::fingerprint;
 use evenkeel_scenario::format::PaperFigures;
 use evenkeel_scenario::metric::Better;
 use evenkeel_scenario::result::Engine;
-use evenkeel_scenario::stats::Summary;
 
 use super::Scorecard;
 use super::judge::{Figures, Share, Tally, Verdict};
@@ -14,7 +13,7 @@ use super::rows::{Row, Scenarios};
 use crate::changes::Changes;
 use crate::claims::{Claim, Said, claims};
 use crate::made::mark_of;
-use crate::view::{Column, View};
+use crate::view::{Column, Here, View};
 use crate::{ReportError, Results, load, number};
 
 /// Most figures of a metric that a statement shows.
@@ -88,7 +87,7 @@ impl Evidence {
         let held = |stated: &Stated| {
             experiments.iter().any(|experiment| experiment.holds() && experiment.evidence.held.contains(stated))
         };
-        self.tally.missing == 0 && !self.failed.is_empty() && self.failed.iter().all(held)
+        self.tally.missing + self.tally.partial == 0 && !self.failed.is_empty() && self.failed.iter().all(held)
     }
 
     fn note(&mut self, stated: Stated, holds: Option<bool>) {
@@ -106,11 +105,12 @@ impl Evidence {
 
     /// How much of what is stated holds.
     pub fn in_words(&self) -> String {
-        let Tally { sizes, directions, missing, .. } = self.tally;
+        let Tally { sizes, directions, missing, partial, .. } = self.tally;
         let share =
             |name: &str, share: Share| (share.all > 0).then(|| format!("{name} {} of {}", share.held, share.all));
         let unmeasured = (missing > 0).then(|| format!("{missing} not run"));
-        let words = [share("sizes", sizes), share("directions", directions), unmeasured];
+        let lacking = (partial > 0).then(|| format!("{partial} not in all runs"));
+        let words = [share("sizes", sizes), share("directions", directions), unmeasured, lacking];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
@@ -228,7 +228,8 @@ impl Evidence {
         let metric = claim.column.name.clone();
         let (paper, holds) = match &claim.said {
             Said::Ratio { paper, here, .. } => {
-                let holds = self.tally.ratio(*paper, *here);
+                self.tally.partial(*here);
+                let holds = self.tally.ratio(*paper, here.map(|here| here.spread.median));
                 self.note(Stated::Ratio { metric, paper: *paper }, holds);
                 let holds = match holds {
                     Some(true) => "holds",
@@ -238,7 +239,9 @@ impl Evidence {
                 (number::times(*paper), holds.to_owned())
             }
             Said::Order { cells, .. } => {
-                let here: Vec<Option<f64>> = cells.iter().map(|(_, here)| here.map(|here| here.median)).collect();
+                cells.iter().for_each(|(_, here)| self.tally.partial(*here));
+                let here: Vec<Option<f64>> =
+                    cells.iter().map(|(_, here)| here.map(|here| here.spread.median)).collect();
                 let pairs = self.tally.order(&here, claim.column.better != Better::Lower);
                 let stated = Stated::Order { metric, cells: cells.len() };
                 self.note(stated, (pairs.all > 0).then_some(pairs.held == pairs.all));
@@ -248,21 +251,17 @@ impl Evidence {
         Statement { what: claim.stated(), paper, here: claim.here(), holds }
     }
 
-    fn hold_figures(&mut self, column: &Column, figures: &[(f64, Option<Summary>)], are_held: bool) -> Statement {
+    fn hold_figures(&mut self, column: &Column, figures: &[(f64, Option<Here>)], are_held: bool) -> Statement {
+        figures.iter().for_each(|(_, here)| self.tally.partial(*here));
         let pairs: Vec<(f64, Option<f64>)> =
-            figures.iter().map(|(paper, here)| (*paper, here.map(|here| here.median))).collect();
+            figures.iter().map(|(paper, here)| (*paper, here.map(|here| here.spread.median))).collect();
         let Figures { sizes, directions, each } = self.tally.figures(&pairs, column.decimals, are_held);
         for ((paper, _), holds) in pairs.iter().zip(each) {
             self.note(Stated::Figure { metric: column.name.clone(), paper: *paper }, holds);
         }
         let shown = &figures[..figures.len().min(MOST_SHOWN)];
-        let here = |here: &Option<Summary>| match here {
-            None => "\u{2013}".to_owned(),
-            Some(here) => match column.range(*here, "\u{2013}") {
-                None => column.figure(here.median),
-                Some(range) => format!("{} ({range})", column.figure(here.median)),
-            },
-        };
+        let here =
+            |here: &Option<Here>| here.map_or_else(|| "\u{2013}".to_owned(), |here| column.shown(here, "\u{2013}"));
         let more = if figures.len() > MOST_SHOWN {
             format!("; and {} more", figures.len() - MOST_SHOWN)
         } else {
@@ -285,13 +284,13 @@ fn of_pairs(pairs: Share) -> String {
 }
 
 /// The paper's figures of a metric in the entries that are meant, and ours; those of cells without a run have none.
-fn figures(is_meant: &impl Fn(&PaperFigures) -> bool, view: &View<'_>, column: &Column) -> Vec<(f64, Option<Summary>)> {
+fn figures(is_meant: &impl Fn(&PaperFigures) -> bool, view: &View<'_>, column: &Column) -> Vec<(f64, Option<Here>)> {
     let of_entry = |entry: usize| &view.scenario.paper[entry];
     let measured = view.cells.iter().filter_map(|cell| {
         let figure = view.paper(cell, &column.name)?;
-        is_meant(of_entry(figure.entry)).then(|| (figure.entry, figure.value, cell.spread(&column.name)))
+        is_meant(of_entry(figure.entry)).then(|| (figure.entry, figure.value, cell.here(&column.name)))
     });
-    let measured: Vec<(usize, f64, Option<Summary>)> = measured.collect();
+    let measured: Vec<(usize, f64, Option<Here>)> = measured.collect();
     let is_missing = |entry: &usize| !measured.iter().any(|(other, ..)| other == entry);
     let missing = (0..view.scenario.paper.len()).filter(is_missing).filter(|entry| is_meant(of_entry(*entry)));
     let missing = missing.filter_map(|entry| Some((*of_entry(entry).values.get(&column.name)?, None)));

@@ -1,6 +1,6 @@
 //! The rule by which a row comes out or does not.
 
-use evenkeel_scenario::stats::Summary;
+use crate::view::Here;
 
 /// How many times too large or too small a figure or a ratio may be.
 pub(super) const FACTOR: f64 = 1.5;
@@ -35,8 +35,9 @@ pub(super) fn rule() -> String {
          this must hold, on other rows, too: what makes one figure right and another wrong is no cause. Where two \
          figures are in the other order, what does not hold is the one that is off by more than the factor, or \
          both.\n\
-         - What was not run, or is not kept, is **not measured**. \"Old\" runs are of other code or of another \
-         scenario than is here now.\n"
+         - What was not run, or is not kept, is **not measured**. Where some runs lack a figure (nothing ended in \
+         them, say), it is said how many have it, and the row is \"in part\" at most. \"Old\" runs are of other \
+         code or of another scenario than is here now.\n"
     )
 }
 
@@ -115,6 +116,8 @@ pub(super) struct Tally {
     pub directions: Share,
     /// Statements without runs.
     pub missing: usize,
+    /// Figures that some runs lack.
+    pub partial: usize,
     /// Figures that are not held to the paper's.
     pub unheld: usize,
 }
@@ -155,9 +158,15 @@ impl Tally {
         Figures { sizes, directions, each }
     }
 
+    /// Counts a figure that some runs lack: a median of the others is one of runs that went well, so that it may
+    /// speak against a row, but not alone for it.
+    pub fn partial(&mut self, here: Option<Here>) {
+        self.partial += usize::from(here.is_some_and(Here::is_partial));
+    }
+
     /// Adds a ratio; returns whether it holds.
-    pub fn ratio(&mut self, paper: f64, here: Option<Summary>) -> Option<bool> {
-        let Some(here) = here.map(|here| here.median) else {
+    pub fn ratio(&mut self, paper: f64, here: Option<f64>) -> Option<bool> {
+        let Some(here) = here else {
             self.missing += 1;
             return None;
         };
@@ -192,7 +201,7 @@ impl Tally {
         let is_whole = self.sizes.is_whole() && self.directions.is_whole();
         if measured == 0 {
             Verdict::NotMeasured
-        } else if is_whole && self.missing + self.unheld == 0 {
+        } else if is_whole && self.missing + self.partial + self.unheld == 0 {
             Verdict::ComesOut
         } else if is_whole || (self.directions.all > 0 && self.directions.is_whole()) {
             Verdict::InPart
@@ -215,7 +224,7 @@ mod tests {
 
     fn ratio(paper: f64, here: f64) -> Verdict {
         let mut tally = Tally::default();
-        tally.ratio(paper, Summary::of(&[here]));
+        tally.ratio(paper, Some(here));
         tally.verdict()
     }
 

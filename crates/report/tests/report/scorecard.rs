@@ -107,6 +107,29 @@ fn a_ratio_to_nothing_is_no_ratio() {
     assert!(row(&card, "vFlood Fig. 2").ends_with("| **not measured** |"), "{card}");
 }
 
+/// A median of the other runs would be one of those that went well.
+#[test]
+fn a_figure_that_a_run_lacks_does_not_come_out() {
+    let card_of = |label: &str, metric: &str| {
+        let repository = repository();
+        let runs = [("goodput_mbit", [10.0, 50.0]), ("timeouts", [5.0, 4.0])];
+        repository.run_all_but("sim/ratio", &runs, label, metric);
+        repository.run("ratio", &runs);
+        card(&repository, &codes()).unwrap()
+    };
+    let whole = card_of("", "");
+    assert!(row(&whole, "vFlood Fig. 2").ends_with("| **comes out** |"), "{whole}");
+    for label in ["reno", "cubic"] {
+        let card = card_of(label, "goodput_mbit");
+        assert!(row(&card, "vFlood Fig. 2").contains("directions 1 of 1, 1 not in all runs | "), "{card}");
+        assert!(row(&card, "vFlood Fig. 2").ends_with("| **in part** |"), "{card}");
+        assert!(card.contains("| 5\\.00\u{d7} (2 of 3 runs) | holds |"), "{card}");
+    }
+    let order = card_of("cubic", "timeouts");
+    assert!(row(&order, "CERA abstract").ends_with("| **in part** |"), "{order}");
+    assert!(order.contains("cubic 4 (2 of 3 runs) \\> reno 5"), "{order}");
+}
+
 /// Reno has half of the paper's goodput and three timeouts too many; Cubic is the experiment.
 #[test]
 fn what_holds_with_one_thing_changed_is_explained() {

@@ -46,6 +46,23 @@ fn cells_without_a_run_are_named() {
 }
 
 #[test]
+fn how_many_runs_have_a_figure_is_said_where_some_lack_it() {
+    let Sample { set, scenario, mut records } = Sample::everything();
+    let all = |sample: &Sample| {
+        let Sample { set, scenario, records } = sample;
+        [render_text(set, scenario, records), render_markdown(set, scenario, records), sample.html()]
+    };
+    let whole = Sample { set: set.clone(), scenario: scenario.clone(), records: records.clone() };
+    assert!(all(&whole).iter().all(|page| !page.contains("2 of 3 runs")));
+    assert!(records[0].metrics.remove("goodput_mbit").is_some());
+    let lacking = Sample { set, scenario, records };
+    let [text, markdown, html] = all(&lacking);
+    assert!(text.contains(", 2 of 3 runs)"), "{text}");
+    assert!(markdown.contains(", 2 of 3 runs)"), "{markdown}");
+    assert_eq!(html.matches("<span class=\"range\">2 of 3 runs</span>").count(), 1);
+}
+
+#[test]
 fn runs_on_a_full_cpu_are_counted() {
     let Sample { mut set, scenario, mut records } = Sample::everything();
     let says = |set: &RunSet, records: &[RunRecord]| {

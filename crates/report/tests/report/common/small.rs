@@ -69,6 +69,11 @@ impl Repository {
 
     /// Keeps three runs of each cell, each with these metrics of Reno and CUBIC, made by the code that is current.
     pub fn run(&self, name: &str, metrics: &[(&str, [f64; 2])]) -> Results {
+        self.run_all_but(name, metrics, "", "")
+    }
+
+    /// The same, but the second run of one label lacks a metric.
+    pub fn run_all_but(&self, name: &str, metrics: &[(&str, [f64; 2])], label: &str, lacking: &str) -> Results {
         let file = self.scenarios().join(format!("{name}.toml"));
         let loaded = Scenario::load(&file).unwrap();
         let engine = if name.starts_with("sim/") { Engine::Sim } else { Engine::Lab };
@@ -94,7 +99,9 @@ impl Repository {
                 // The middle one is the median.
                 let factor = [1.0, 1.1, 0.9][repetition as usize];
                 let of_run = |(name, of): &(&str, [f64; 2])| ((*name).to_owned(), of[place] * factor);
-                records.push(record(cc, repetition, metrics.iter().map(of_run).collect()));
+                let lacks = |metric: &str| repetition == 1 && cc == label && metric == lacking;
+                let all = metrics.iter().map(of_run).filter(|(metric, _)| !lacks(metric));
+                records.push(record(cc, repetition, all.collect()));
             }
         }
         write_parquet(&self.data().join(name), &set, &records).unwrap();
