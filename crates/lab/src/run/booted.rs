@@ -6,6 +6,7 @@ mod migration;
 mod passage;
 mod placing;
 mod ports;
+mod readings;
 mod reloads;
 mod shape;
 

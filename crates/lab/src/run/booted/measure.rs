@@ -8,13 +8,15 @@ use evenkeel_scenario::format::{Scenario, Workload};
 
 use super::agents::read;
 use super::ports::Watched;
+use super::readings::{Counting, Readings};
 use super::reloads::finish_reloads;
 use super::{BootedLab, Control};
 use crate::error::LabError;
+use crate::host::agent::{Agent, Counted};
 use crate::host::clock::{Clock, clock_offset_ns};
 use crate::host::cores;
 use crate::host::linux::{Linux, Scheduling, Watch};
-use crate::host::marking::MarkingPorts;
+use crate::host::marking::{MarkingPorts, Marks};
 use crate::host::vm::Vm;
 use crate::host::waits::Wait;
 use crate::proto::{Answer, Op, Recorded};
@@ -22,6 +24,47 @@ use crate::run::Shared;
 use crate::run::measured::{Counters, Measured, Moved, VmMeasured};
 use crate::run::trace::Traced;
 use crate::workload::{self, Roles, transfers};
+
+/// The counters of a run, where they are.
+struct Sources<'s, 'a> {
+    lab: &'s BootedLab,
+    marking: Option<&'s MarkingPorts>,
+    agents: &'s mut [Agent<'a>],
+    /// How many workloads each VM records.
+    workloads: usize,
+}
+
+impl Counting for Sources<'_, '_> {
+    fn vms(&mut self) -> Result<Vec<Counters>, LabError> {
+        self.lab.in_all(counters)
+    }
+
+    fn drops(&mut self) -> Result<u64, LabError> {
+        self.lab.drops()
+    }
+
+    fn marks(&mut self) -> Result<Option<Marks>, LabError> {
+        self.marking.map(MarkingPorts::read).transpose()
+    }
+
+    fn domains(&mut self) -> Result<Vec<Counters>, LabError> {
+        self.lab.domains().map(counters).collect()
+    }
+
+    fn agents(&mut self) -> Result<Option<Counted>, LabError> {
+        read(self.agents)
+    }
+
+    fn recorded(&mut self) -> Result<Vec<Vec<Recorded>>, LabError> {
+        self.lab.in_all(|vm| match vm.call(Op::Collect)? {
+            Answer::Recorded { workloads } if workloads.len() == self.workloads => Ok(workloads),
+            other => Err(LabError::Vm {
+                name: vm.spec.name.clone(),
+                why: format!("unexpected answer to collect: {other:?}"),
+            }),
+        })
+    }
+}
 
 impl BootedLab {
     /// Starts the workloads, lets them warm up, and measures. `roles` are those of the first workload.
@@ -43,17 +86,12 @@ impl BootedLab {
         let started = Instant::now();
         shared.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
-        // Read first: the agents' status takes time of a driver domain's processor, which is counted.
-        let counted_before = read(control.agents)?;
-        let before = self.in_all(counters)?;
-        let domains_before = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
-        let drops_before = self.drops()?;
-        let marks_before = marking.map(MarkingPorts::read).transpose()?;
+        let workloads = scenario.workloads.len();
+        let before = Readings::before(&mut Sources { lab: self, marking, agents: &mut *control.agents, workloads })?;
         let watched = self.watch_queue(scenario, roles)?;
         let scheduled_before = self.scheduling(control.linux)?;
         let watch = control.linux.map(|linux| linux.watch(control.placement.driver_domain)).transpose()?;
         let before_mark = Instant::now();
-        let workloads = scenario.workloads.len();
         self.in_all(|vm| {
             let tcp_info_period_ms = if vm.spec.group == roles.from { period_ms } else { 0 };
             vm.call(Op::Mark { workloads: workloads as u8, tcp_info_period_ms })
@@ -71,15 +109,8 @@ impl BootedLab {
             waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
         }
         let scheduled_after = self.scheduling(control.linux)?;
-        // Read as soon as the measured time is over: collecting takes a while, and the workloads go on.
-        let after = self.in_all(counters)?;
-        let mut recorded: Vec<Vec<Recorded>> = self.in_all(|vm| match vm.call(Op::Collect)? {
-            Answer::Recorded { workloads: recorded } if recorded.len() == workloads => Ok(recorded),
-            other => Err(LabError::Vm {
-                name: vm.spec.name.clone(),
-                why: format!("unexpected answer to collect: {other:?}"),
-            }),
-        })?;
+        let (after, mut recorded) =
+            Readings::after(&mut Sources { lab: self, marking, agents: &mut *control.agents, workloads })?;
         for (index, (vm, recorded)) in self.vms.iter().zip(&recorded).enumerate() {
             let stood_still = moved.iter().filter(|moved| moved.vm == index).map(Moved::downtime).sum();
             check_clock(vm, &recorded[0], duration, before_mark.elapsed(), stood_still)?;
@@ -96,17 +127,14 @@ impl BootedLab {
                 transfers::complete(&mut own, &addresses, &clocks, *transfers);
             }
         }
-        let domains_after = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
-        let drops_after = self.drops()?;
-        let marks_after = marking.map(MarkingPorts::read).transpose()?;
-        let counted_after = read(control.agents)?;
         let iperf3 = workload::finish(running, &self.vms, measured_until_ns)?;
         let scheduled = scheduled_before.iter().zip(&scheduled_after);
-        let counted = before.iter().zip(&after).zip(scheduled).map(|((before, after), (own_before, own_after))| {
-            let mut counted = after.since(before);
-            counted.0.extend(own_after.since(own_before).0);
-            counted
-        });
+        let counted =
+            before.vms.iter().zip(&after.vms).zip(scheduled).map(|((before, after), (own_before, own_after))| {
+                let mut counted = after.since(before);
+                counted.0.extend(own_after.since(own_before).0);
+                counted
+            });
         let vms = self
             .vms
             .iter()
@@ -122,16 +150,16 @@ impl BootedLab {
                 counters,
             })
             .collect();
-        let domains = self.domains().zip(domains_before.iter().zip(domains_after));
+        let domains = self.domains().zip(before.domains.iter().zip(&after.domains));
         Ok(Measured {
             domains: domains.map(|(vm, (before, after))| (vm.spec.name.clone(), after.since(before))).collect(),
             duration,
             mark_monotonic_ns,
             mark_realtime_ns,
             vms,
-            dropped: drops_after.saturating_sub(drops_before),
-            marks: marks_after.zip(marks_before).map(|(after, before)| after.since(before)),
-            agent: counted_after.zip(counted_before).map(|(after, before)| after.since(&before)),
+            dropped: after.drops.saturating_sub(before.drops),
+            marks: after.marks.zip(before.marks).map(|(after, before)| after.since(before)),
+            agent: after.agents.zip(before.agents).map(|(after, before)| after.since(&before)),
             backlog: watched.map(Watched::stop).transpose()?.unwrap_or_default(),
             iperf3,
             reloaded,
