@@ -64,7 +64,7 @@ impl HostEnd {
             vflood_due: false,
             attested: None,
             vouched_until: None,
-            window: Window { epoch: 0, segments: 0 },
+            window: Window::default(),
             window_due: false,
             guest: None,
             objections: None,
@@ -152,6 +152,11 @@ impl HostEnd {
         self.window = Window { epoch, segments };
         self.window_due = true;
         self.guest.is_some_and(|guest| guest.capabilities.has(Capabilities::CERA))
+    }
+
+    /// The guest's window.
+    pub fn window_set(&self) -> Window {
+        self.window
     }
 
     /// Bytes came.

@@ -7,6 +7,7 @@ mod budget;
 mod endpoint;
 mod guest;
 mod host;
+mod lines;
 mod log;
 mod peer;
 mod pipe;
@@ -16,10 +17,11 @@ pub mod wire;
 pub use endpoint::{Reason, Reasons};
 pub use guest::{Effect, GuestEnd};
 pub use host::{Change, Guest, HostEnd};
+pub use lines::LineStatus;
 pub use log::ChannelLog;
 pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};
-pub use pipe::{Listener, Pipe, Target, open_device};
-pub use switchboard::{Channels, LineStatus};
+pub use pipe::{Listener, Pipe, Target, Who, open_device};
+pub use switchboard::Channels;
 
 /// A number for a session.
 ///

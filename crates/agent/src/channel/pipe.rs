@@ -34,11 +34,28 @@ pub enum Listener {
     ProcessOrRoot(u32),
 }
 
+/// The process that listens at a Unix socket, as the kernel reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Who {
+    /// Its number; 0 if it cannot be seen from here.
+    pub process: i32,
+    /// Whose it is.
+    pub user: u32,
+}
+
 impl Listener {
-    /// Checks the process that listens, as the kernel reports it.
+    /// Checks who listens at an address; `None` where that cannot be known.
     ///
     /// # Errors
     /// Who listens instead.
+    pub fn admits(self, address: &HostAddress, who: Option<Who>) -> Result<(), String> {
+        match (who, address) {
+            (Some(Who { process, user }), _) => self.check(process, user),
+            (None, HostAddress::Path(_)) if self != Self::Anybody => Err("it is no Unix socket".to_owned()),
+            (None, _) => Ok(()),
+        }
+    }
+
     fn check(self, process: i32, user: u32) -> Result<(), String> {
         let (Self::Process(wanted) | Self::ProcessOrRoot(wanted)) = self else { return Ok(()) };
         let is_process = u32::try_from(process) == Ok(wanted);
@@ -79,31 +96,32 @@ impl Pipe {
         unsafe { AsyncFd::register(fd) }.map(Self).map_err(Into::into)
     }
 
-    /// Connects to a guest.
+    /// Connects to a guest; says who listens there, where that can be known. A character device is only opened if
+    /// `may_be_anybody`: whose it is cannot be known.
     ///
     /// # Errors
-    /// The system's, or who listens there that should not.
-    pub async fn connect(target: &Target) -> io::Result<Self> {
-        match &target.address {
+    /// The system's.
+    pub async fn connect(address: &HostAddress, may_be_anybody: bool) -> io::Result<(Self, Option<Who>)> {
+        let pipe = match address {
             HostAddress::Path(path) => {
                 let kind = std::fs::metadata(path)?.file_type();
-                if kind.is_char_device() && target.listener == Listener::Anybody {
-                    open_device(path)
-                } else if kind.is_socket() {
+                if kind.is_socket() {
                     let pipe = Self::reach(AddressFamily::Unix, &UnixAddr::new(path)?).await?;
                     let peer = getsockopt(pipe.0.get_ref(), sockopt::PeerCredentials)?;
-                    target.listener.check(peer.pid(), peer.uid()).map_err(io::Error::other)?;
-                    Ok(pipe)
-                } else {
-                    Err(io::Error::other("it is neither a Unix socket nor a character device"))
+                    return Ok((pipe, Some(Who { process: peer.pid(), user: peer.uid() })));
                 }
+                if !kind.is_char_device() || !may_be_anybody {
+                    return Err(io::Error::other("it is neither a Unix socket nor a character device"));
+                }
+                open_device(path)?
             }
-            HostAddress::Vsock { cid, port } => Self::reach(AddressFamily::Vsock, &VsockAddr::new(*cid, *port)).await,
+            HostAddress::Vsock { cid, port } => Self::reach(AddressFamily::Vsock, &VsockAddr::new(*cid, *port)).await?,
             HostAddress::Tcp(address) => {
                 let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-                Self::reach(family, &SockaddrStorage::from(*address)).await
+                Self::reach(family, &SockaddrStorage::from(*address)).await?
             }
-        }
+        };
+        Ok((pipe, None))
     }
 
     async fn reach(family: AddressFamily, address: &dyn SockaddrLike) -> io::Result<Self> {
@@ -235,12 +253,24 @@ mod tests {
         let path = directory.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let connect = |process: u32| {
-            let target = Target { address: HostAddress::Path(path.clone()), listener: Listener::Process(process) };
-            runtime.block_on(Pipe::connect(&target)).map(|_| ()).map_err(|error| error.to_string())
-        };
+        let address = HostAddress::Path(path);
+        let (_pipe, who) = runtime.block_on(Pipe::connect(&address, false)).unwrap();
         let own = std::process::id();
-        assert_eq!(connect(own), Ok(()));
-        assert!(connect(own + 1).unwrap_err().starts_with(&format!("process {own} of user")));
+        assert_eq!(Listener::Process(own).admits(&address, who), Ok(()));
+        let why = Listener::Process(own + 1).admits(&address, who).unwrap_err();
+        assert!(why.starts_with(&format!("process {own} of user")), "{why}");
+    }
+
+    #[test]
+    fn whose_a_device_is_nobody_knows() {
+        let address = HostAddress::Path("/dev/null".into());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let why = runtime.block_on(Pipe::connect(&address, false)).unwrap_err().to_string();
+        assert_eq!(why, "it is neither a Unix socket nor a character device");
+        assert!(
+            Listener::Anybody.admits(&address, None).is_ok() && Listener::Process(7).admits(&address, None).is_err()
+        );
+        let vsock = HostAddress::Vsock { cid: 3, port: 1024 };
+        assert!(Listener::Anybody.admits(&vsock, None).is_ok());
     }
 }

@@ -2,7 +2,7 @@
 //! them.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use tokio::task::{JoinHandle, LocalSet};
 
 use super::endpoint::Reasons;
 use super::host::{Change, Guest, HostEnd};
+use super::lines::{Board, Line, LineStatus, Step};
 use super::log::ChannelLog;
-use super::peer::{Counts, REST};
+use super::peer::REST;
 use super::pipe::{Pipe, Target};
-use super::session;
-use super::wire::Capabilities;
+use super::wire::Window;
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
@@ -33,44 +33,15 @@ pub struct Channels {
     orders: mpsc::UnboundedSender<Order>,
 }
 
-/// A port's channel.
-#[derive(Debug)]
-struct Line {
-    target: Target,
-    /// What the VM is called.
-    domain: Option<String>,
-    heartbeat_ms: u16,
-    end: HostEnd,
-    wake: Arc<Notify>,
-    is_connected: bool,
-    trouble: Option<String>,
-}
-
 #[derive(Debug)]
 enum Order {
-    Open { ifindex: u32, name: String, target: Target, wake: Arc<Notify> },
-    Close { ifindex: u32 },
+    Step(Step),
     End(std::sync::mpsc::Sender<()>),
 }
 
-/// A channel's state, to be shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LineStatus {
-    /// Where it is.
-    pub address: HostAddress,
-    /// Whether there is a connection; a guest need not be at the other end.
-    pub is_connected: bool,
-    /// Why there is none.
-    pub trouble: Option<String>,
-    /// The guest, if its heartbeats come.
-    pub guest: Option<Guest>,
-    /// What was counted since the channel was opened.
-    pub counts: Counts,
-}
+type Shared = Arc<Mutex<Board>>;
 
-type Shared = Arc<Mutex<BTreeMap<u32, Line>>>;
-
-fn lock(shared: &Shared) -> MutexGuard<'_, BTreeMap<u32, Line>> {
+fn lock(shared: &Shared) -> MutexGuard<'_, Board> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -90,42 +61,21 @@ impl Channels {
         Ok(Self { shared, orders })
     }
 
-    /// Gives a port this channel, or none. A channel that the port has already goes on.
+    /// Gives a port this channel, or none. A channel that the port has already goes on; ports with the same address
+    /// share one.
     ///
     /// # Errors
     /// If no number can be drawn for the session.
     pub fn set(&self, ifindex: u32, name: &str, target: Option<&Target>, heartbeat_ms: u16) -> io::Result<()> {
-        let mut lines = lock(&self.shared);
-        let wanted = target.map(|target| (target, heartbeat_ms));
-        if lines.get(&ifindex).map(|line| (&line.target, line.heartbeat_ms)) == wanted {
-            return Ok(());
-        }
-        let before = lines.remove(&ifindex);
-        if before.is_some() {
-            self.order(Order::Close { ifindex });
-        }
-        let Some(target) = target else { return Ok(()) };
-        let mut end = HostEnd::new(heartbeat_ms, session()?, Instant::now());
-        // The same guest at another pace.
-        end.object(before.filter(|before| before.target == *target).and_then(|before| before.end.endpoint()));
-        let wake = Arc::new(Notify::new());
-        let line = Line {
-            target: target.clone(),
-            domain: None,
-            heartbeat_ms,
-            end,
-            wake: Arc::clone(&wake),
-            is_connected: false,
-            trouble: None,
-        };
-        lines.insert(ifindex, line);
-        self.order(Order::Open { ifindex, name: name.to_owned(), target: target.clone(), wake });
-        Ok(())
+        let (mut board, mut steps) = (lock(&self.shared), Vec::new());
+        let outcome = board.set((ifindex, name), target, heartbeat_ms, &mut steps);
+        steps.into_iter().for_each(|step| self.order(Order::Step(step)));
+        outcome
     }
 
     /// What the VM behind a port is called: the log says so.
     pub fn name(&self, ifindex: u32, domain: Option<&str>) {
-        self.with(ifindex, |line| line.domain = domain.map(str::to_owned));
+        self.with(ifindex, |line| line.name(ifindex, domain));
     }
 
     fn order(&self, order: Order) {
@@ -135,82 +85,57 @@ impl Channels {
 
     /// The number of this end's session with a port's guest.
     pub fn session(&self, ifindex: u32) -> Option<u32> {
-        self.with(ifindex, |line| line.end.session())
+        self.with(ifindex, |line| line.session())
     }
 
     /// Attests to a port's guest that the host holds its packets, or no longer (`None`). A guest that comes later is
     /// told what was attested last. Returns whether a guest that can flood is there now.
     pub fn attest(&self, ifindex: u32, flood_segments: Option<u32>) -> bool {
-        self.with(ifindex, |line| {
-            let before = line.end.serial();
-            let is_there = line.end.attest(flood_segments, Instant::now());
-            if before != line.end.serial() {
-                line.wake.notify_one();
-            }
-            is_there
-        })
-        .unwrap_or(false)
+        self.with(ifindex, |line| line.attest(ifindex, flood_segments, Instant::now())).unwrap_or(false)
     }
 
     /// What was attested to all guests holds until `until`. The datapath holds packets only as long as it hears of the
     /// agent, and the channels' thread would go on even if the thread that tells the datapath did not.
     pub fn vouch(&self, until: Instant) {
         let now = Instant::now();
-        for line in lock(&self.shared).values_mut() {
-            let before = line.end.serial();
-            line.end.vouch(until, now);
-            if before != line.end.serial() {
-                line.wake.notify_one();
-            }
-        }
+        lock(&self.shared).lines_mut().for_each(|line| line.vouch(until, now));
     }
 
     /// Whether a port's guest has said that it does what was attested last.
     pub fn is_obeyed(&self, ifindex: u32) -> bool {
-        self.with(ifindex, |line| line.end.is_obeyed()).unwrap_or(false)
+        self.with(ifindex, |line| line.is_obeyed(ifindex)).unwrap_or(false)
     }
 
     /// Sends a port's guest its window, in segments; 0: no limit any more. Returns false if no client is there to share
     /// it out: then only the host enforces it.
     pub fn window(&self, ifindex: u32, epoch: u64, segments: u32) -> bool {
-        self.with(ifindex, |line| {
-            let is_there = line.end.window(epoch, segments);
-            if is_there {
-                line.wake.notify_one();
-            }
-            is_there
-        })
-        .unwrap_or(false)
+        let window = Window { epoch, segments };
+        self.with(ifindex, |line| line.window(ifindex, window, Instant::now())).unwrap_or(false)
     }
 
-    /// Whether a port's guest shares out windows.
+    /// Whether a port's guest shares out windows. One with several ports on this host does not: a window is for what
+    /// goes by one.
     pub fn has_client(&self, ifindex: u32) -> bool {
-        self.guest(ifindex).is_some_and(|guest| guest.capabilities.has(Capabilities::CERA))
+        self.with(ifindex, |line| line.has_client(ifindex)).unwrap_or(false)
     }
 
     /// A port's guest, if its heartbeats come.
     pub fn guest(&self, ifindex: u32) -> Option<Guest> {
-        self.with(ifindex, |line| line.end.guest()).flatten()
+        self.with(ifindex, |line| line.guest(ifindex)).flatten()
     }
 
     /// What a port's guest says of its TCP, see [`HostEnd::endpoint`].
     pub fn endpoint(&self, ifindex: u32) -> Option<Reasons> {
-        self.with(ifindex, |line| line.end.endpoint()).flatten()
+        self.with(ifindex, |line| line.endpoint(ifindex)).flatten()
     }
 
     /// A port's channel, if it has one.
     pub fn status(&self, ifindex: u32) -> Option<LineStatus> {
-        self.with(ifindex, |line| LineStatus {
-            address: line.target.address.clone(),
-            is_connected: line.is_connected,
-            trouble: line.trouble.clone(),
-            guest: line.end.guest(),
-            counts: line.end.counts(),
-        })
+        self.with(ifindex, |line| line.status(ifindex))
     }
 
     fn with<T>(&self, ifindex: u32, act: impl FnOnce(&mut Line) -> T) -> Option<T> {
-        lock(&self.shared).get_mut(&ifindex).map(act)
+        lock(&self.shared).line_mut(ifindex).map(act)
     }
 
     /// Says goodbye to all guests, and ends.
@@ -223,19 +148,19 @@ impl Channels {
 }
 
 async fn work(shared: Shared, mut orders: mpsc::UnboundedReceiver<Order>) {
-    let mut tasks: HashMap<u32, (mpsc::Sender<()>, JoinHandle<()>)> = HashMap::new();
+    let mut tasks: HashMap<u64, (mpsc::Sender<()>, JoinHandle<()>)> = HashMap::new();
     while let Some(order) = orders.recv().await {
         match order {
-            Order::Open { ifindex, name, target, wake } => {
+            Order::Step(Step::Open { line, address, wake }) => {
                 let (end, ended) = mpsc::channel(1);
                 let words = RefCell::new(ChannelLog::new(Instant::now()));
-                let one = One { shared: Arc::clone(&shared), ifindex, name, target, wake, words };
-                tasks.insert(ifindex, (end, tokio::task::spawn_local(one.run(ended))));
+                let one = One { shared: Arc::clone(&shared), number: line, address, wake, words };
+                tasks.insert(line, (end, tokio::task::spawn_local(one.run(ended))));
             }
-            Order::Close { ifindex } => {
-                if let Some((end, task)) = tasks.remove(&ifindex) {
+            Order::Step(Step::Close { line }) => {
+                if let Some((end, task)) = tasks.remove(&line) {
                     drop(end);
-                    // The task has to end before the same port is given another channel.
+                    // The task has to end before the same guest is given another channel.
                     let _ = task.await;
                 }
             }
@@ -254,9 +179,8 @@ async fn work(shared: Shared, mut orders: mpsc::UnboundedReceiver<Order>) {
 /// The task of one channel.
 struct One {
     shared: Shared,
-    ifindex: u32,
-    name: String,
-    target: Target,
+    number: u64,
+    address: HostAddress,
     wake: Arc<Notify>,
     words: RefCell<ChannelLog>,
 }
@@ -267,7 +191,7 @@ impl One {
         loop {
             let connected = tokio::select! {
                 _ = ended.recv() => return,
-                connected = Pipe::connect(&self.target) => connected,
+                connected = self.connect() => connected,
             };
             let why = match connected {
                 Ok(pipe) => {
@@ -280,20 +204,16 @@ impl One {
                         }
                         outcome = self.talk(&pipe) => outcome,
                     };
-                    let change = self.with(|line| {
-                        line.is_connected = false;
-                        line.end.disconnected()
-                    });
+                    let change = self.with(|line| line.disconnected(Instant::now()));
                     self.tell(change.flatten());
                     outcome.err().map_or_else(|| "nobody is at the other end".to_owned(), |error| error.to_string())
                 }
                 Err(error) => error.to_string(),
             };
-            let is_news = self.with(|line| line.trouble.replace(why.clone()).as_ref() != Some(&why));
-            if is_news == Some(true) {
-                let (domain, channel) = (self.domain(), &self.target.address);
+            if self.with(|line| line.fails(&why)) == Some(true) {
+                let ((port, domain), channel) = (self.names(), &self.address);
                 self.say(|left_out| {
-                    tracing::info!(port = self.name, domain, %channel, left_out, "no connection to the guest: {why}");
+                    tracing::info!(port, domain, %channel, left_out, "no connection to the guest: {why}");
                 });
             }
             tokio::select! {
@@ -303,13 +223,19 @@ impl One {
         }
     }
 
+    /// Connects to a guest of one of the ports.
+    async fn connect(&self) -> io::Result<Pipe> {
+        let may_be_anybody = self.with(|line| line.may_be_anybody()).unwrap_or(false);
+        let (pipe, who) = Pipe::connect(&self.address, may_be_anybody).await?;
+        match self.with(|line| line.connected(who, Instant::now())) {
+            Some(Err(why)) => Err(io::Error::other(why)),
+            // Without its line it is about to end.
+            Some(Ok(())) | None => Ok(pipe),
+        }
+    }
+
     /// Talks until the connection is gone.
     async fn talk(&self, pipe: &Pipe) -> io::Result<()> {
-        self.with(|line| {
-            line.is_connected = true;
-            line.trouble = None;
-            line.end.connected(Instant::now());
-        });
         tokio::try_join!(self.listen(pipe), self.speak(pipe)).map(|_| ())
     }
 
@@ -367,16 +293,16 @@ impl One {
 
     fn tell(&self, change: Option<Change>) {
         let Some(change) = change else { return };
-        let domain = self.domain();
+        let (port, domain) = self.names();
         self.say(|left_out| match change {
             Change::Up(hello) => {
                 let capabilities = hello.capabilities.0;
-                tracing::info!(port = self.name, domain, capabilities, left_out, "the guest's agent is there");
+                tracing::info!(port, domain, capabilities, left_out, "the guest's agent is there");
             }
-            Change::Down(why) => tracing::info!(port = self.name, domain, left_out, "the guest's agent is gone: {why}"),
+            Change::Down(why) => tracing::info!(port, domain, left_out, "the guest's agent is gone: {why}"),
             Change::Rest => {
                 tracing::warn!(
-                    port = self.name,
+                    port,
                     domain,
                     left_out,
                     "the guest sends garbage or too much: not listened to for a second"
@@ -385,8 +311,8 @@ impl One {
         });
     }
 
-    fn domain(&self) -> Option<String> {
-        self.with(|line| line.domain.clone()).flatten()
+    fn names(&self) -> (String, Option<String>) {
+        self.with(|line| line.names()).unwrap_or_default()
     }
 
     /// Says a line in the log, unless the channel's budget is used up.
@@ -395,10 +321,10 @@ impl One {
     }
 
     fn with_end<T>(&self, act: impl FnOnce(&mut HostEnd) -> T) -> Option<T> {
-        self.with(|line| act(&mut line.end))
+        self.with(|line| act(line.end_mut()))
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Line) -> T) -> Option<T> {
-        lock(&self.shared).get_mut(&self.ifindex).filter(|line| Arc::ptr_eq(&line.wake, &self.wake)).map(act)
+        lock(&self.shared).get_mut(self.number).map(act)
     }
 }

@@ -11,6 +11,8 @@ use super::wire::tests::frame;
 use super::wire::{Capabilities, Heartbeat, Hello, Message, Role, Window};
 use super::*;
 
+mod sharing;
+
 const MS: Duration = Duration::from_millis(1);
 const HEARTBEAT_MS: u16 = 100;
 /// No end counts as there for longer than this after its last word.

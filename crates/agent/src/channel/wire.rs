@@ -115,7 +115,7 @@ pub struct Vflood {
 }
 
 /// CERA's window for the whole VM; from the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
     /// The epoch, which counts up from 1 as long as the controller runs.
     pub epoch: u64,

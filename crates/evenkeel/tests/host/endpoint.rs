@@ -158,3 +158,32 @@ fn a_vms_word_reaches_its_port_and_ends() {
     guest.order(Order::Say(Some(Reasons::default())));
     is(&host, "attested");
 }
+
+/// A VM with a card in each of two networks has one agent, and QEMU takes one connection to it at a time.
+#[test]
+fn every_port_of_a_vm_hears_its_agent() {
+    let mut host = Host::new();
+    let listener = UnixListener::bind(host.path("channel")).unwrap();
+    let path = host.text("channel");
+    let vsnoop = "[port.vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"";
+    let port = |name: &str| format!("[[port]]\nmatch = \"{name}\"\nchannel = \"{path}\"\n{vsnoop}\n");
+    host.configure("off", METRICS, &(port("vp1") + &port("vp2")));
+    let vms = [("vp1", "10.9.0.1"), ("vp2", "10.9.0.2")].map(|(port, address)| TapVm::new(port, false, address));
+    host.start();
+    wait_until("the ports", || host.ports() == ["vp1", "vp2"]);
+    let endpoints = |host: &Host| -> Vec<Value> {
+        let status = host.status();
+        status["ports"].as_array().unwrap().iter().map(|port| port["vsnoop"]["endpoint"].clone()).collect()
+    };
+    let guest = Guest::new(&listener);
+    guest.order(Order::Say(Some(Reasons::from_iter([Reason::Upper]))));
+    wait_until("both ports to hear no", || endpoints(&host) == ["unfit", "unfit"]);
+    guest.order(Order::Say(Some(Reasons::default())));
+    wait_until("both ports to hear yes", || endpoints(&host) == ["attested", "attested"]);
+    // One port goes, and the other still hears.
+    let [gone, _stays] = vms;
+    drop(gone);
+    wait_until("one port", || host.ports() == ["vp2"]);
+    guest.order(Order::Say(Some(Reasons::from_iter([Reason::Rps]))));
+    wait_until("the other port to hear no", || endpoints(&host) == ["unfit"]);
+}
