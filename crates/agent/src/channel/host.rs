@@ -185,7 +185,8 @@ impl HostEnd {
                     endpoint: None,
                 });
                 self.vflood_due = true;
-                self.window_due = self.window.segments > 0;
+                // Also that there is none: a guest that was missed may have heard this end all the time.
+                self.window_due = true;
                 Some(Change::Up(hello))
             }
             News::Down(why) => {

@@ -1,5 +1,5 @@
-//! Which ports hear which guest, without any I/O. A VM has one agent, which takes one connection at a time, but may have
-//! several ports: they share that connection.
+//! Which ports hear which guest, without any I/O. A VM has one agent, which takes one connection at a time, but may
+//! have several ports: they share that connection.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -316,6 +316,28 @@ fn of_many_windows_the_last_is_shared_out() {
     assert_eq!(pair.guest.received(&ended, pair.now).last(), Some(&Effect::Released));
 }
 
+/// A guest that the host has missed, and that has heard the host all the time, still has what it was told before.
+#[test]
+fn a_limit_that_ends_while_a_guest_is_silent_ends_there_too() {
+    let mut pair = Pair::new();
+    pair.run(SILENCE);
+    pair.host.window(3, 40);
+    pair.run(50 * MS);
+    assert_eq!(pair.limit, 40);
+    pair.effects.clear();
+    while pair.host.guest().is_some() {
+        pair.turn(true, false);
+        pair.to_host.clear();
+        pair.now += 10 * MS;
+    }
+    // In the epoch in which it was told its window.
+    assert!(!pair.host.window(3, 0));
+    pair.run(SILENCE);
+    assert!(pair.host.guest().is_some());
+    assert_eq!(pair.limit, 0);
+    assert!(!pair.effects.iter().any(|effect| matches!(effect, Effect::Down(_))), "{:?}", pair.effects);
+}
+
 /// The guest has missed the host's heartbeats, and the host does not know it: what the host says then is not heard, and
 /// is said again.
 #[test]

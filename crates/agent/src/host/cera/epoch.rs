@@ -167,7 +167,8 @@ impl Epochs {
     pub fn release(&mut self, shares: &mut Shares, clients: &impl Clients) {
         for seat in &mut self.seats {
             free(shares, seat.member.slot);
-            if seat.share.has_client {
+            // Whether or not a client is there: one that is silent has the window that it was told.
+            if seat.member.mode == Mode::Enforce {
                 clients.tell(seat.member.ifindex, self.look.epochs, 0);
             }
             seat.limit = Limit::default();
@@ -306,7 +307,7 @@ fn free(shares: &mut Shares, slot: u32) {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
 
     use super::*;
@@ -316,15 +317,22 @@ mod tests {
 
     /// Guests with a client, and what they were told last.
     #[derive(Default)]
-    struct Told(RefCell<BTreeMap<u32, Option<u32>>>);
+    struct Told(RefCell<BTreeMap<u32, Option<u32>>>, Cell<bool>);
+
+    impl Told {
+        fn are_silent(&self) -> bool {
+            self.1.get()
+        }
+    }
 
     impl Clients for Told {
         fn tell(&self, ifindex: u32, _: u64, window_segments: u32) -> bool {
-            self.0.borrow_mut().get_mut(&ifindex).map(|told| *told = Some(window_segments)).is_some()
+            let is_known = self.0.borrow_mut().get_mut(&ifindex).map(|told| *told = Some(window_segments)).is_some();
+            is_known && !self.are_silent()
         }
 
         fn is_there(&self, ifindex: u32) -> bool {
-            self.0.borrow().contains_key(&ifindex)
+            self.0.borrow().contains_key(&ifindex) && !self.are_silent()
         }
     }
 
@@ -444,6 +452,20 @@ mod tests {
         bed.epochs.release(&mut bed.shares, &bed.clients);
         assert_eq!(bed.clients.0.borrow()[&10], Some(0));
         assert_eq!(bed.limit(1), Limit::default());
+    }
+
+    #[test]
+    fn a_limit_that_ends_is_told_to_those_who_are_silent_too() {
+        let mut bed = Bed::new(&[member(0, 1, Mode::Enforce), member(1, 1, Mode::Observe)]);
+        bed.clients.0.borrow_mut().extend([(10, None), (11, None)]);
+        bed.epoch(&[0, 1], 100);
+        let window = bed.window(0);
+        assert_eq!(bed.clients.0.borrow()[&10], Some(window));
+        bed.clients.1.set(true);
+        bed.epoch(&[0, 1], 100);
+        bed.epochs.release(&mut bed.shares, &bed.clients);
+        let told = bed.clients.0.borrow().clone();
+        assert_eq!((told[&10], told[&11]), (Some(0), None), "they hear it when they are back");
     }
 
     #[test]
