@@ -46,6 +46,12 @@ pub enum HostError {
         /// What is wrong with it.
         why: String,
     },
+    /// `--stop` could not put everything back.
+    #[error("not everything is as it was before evenkeel: {why}")]
+    Stays {
+        /// What is not, and why, in errors' words.
+        why: String,
+    },
     /// This machine lacks something.
     #[error("{}", shown(what))]
     Missing {
@@ -81,6 +87,14 @@ impl HostError {
         Self::Io { context: context.into(), source: source.into() }
     }
 
+    /// What has kept `--stop` from its end.
+    pub(super) fn stays(error: Self) -> Self {
+        match error {
+            Self::Stays { .. } => error,
+            other => Self::Stays { why: other.to_string() },
+        }
+    }
+
     /// A netlink error with what was tried.
     pub(super) fn netlink(context: impl Into<String>, source: io::Error) -> Self {
         Self::Netlink { context: context.into(), source }
@@ -114,6 +128,10 @@ impl HostError {
             Self::State { .. } => Some(
                 "it says which queue lengths to put back; put them back by hand (`ip link set DEVICE txqueuelen N`), \
                  then remove it",
+            ),
+            Self::Stays { .. } => Some(
+                "what is left is noted: mend the cause, then run `evenkeel host --stop` again, which needs no agent \
+                 (after `systemctl stop evenkeel-host`, as systemd starts one that has failed again)",
             ),
             Self::Missing { help, .. } => Some(help),
             Self::Netlink { source, .. } | Self::Io { source, .. }

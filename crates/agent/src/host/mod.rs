@@ -21,6 +21,7 @@ mod proboscis;
 mod settle;
 mod state;
 mod supervisor;
+mod stop;
 mod tap;
 mod vflood;
 mod vlan;
@@ -36,7 +37,8 @@ pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Lacking, Left, Port
 pub use error::HostError;
 pub use flow::{Answer, Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
-pub use supervisor::{Checked, Options, check, check_pins, run, stop};
+pub use stop::stop;
+pub use supervisor::{Checked, Options, check, check_pins, run};
 pub use tap::TapFlags;
 pub use vflood::report::{VfloodFlow, VfloodPort, VfloodState};
 pub use vlan::{Vlan, VlanProtocol};

@@ -1,7 +1,6 @@
 //! The agent's life: start, take over, wait for what happens, end, and undo.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::future::pending;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -20,8 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::control::client::Client;
-use super::control::proto::{Ask, Response, RestoredQueue, Stopped};
+use super::control::proto::{Ask, Response, Stopped};
 use super::control::server::{Listener, Service};
 use super::core::{Core, Loaded};
 use super::devices::set_queues;
@@ -30,19 +28,15 @@ use super::links::{LinkEvent, LinkWatch, Links};
 use super::lock;
 use super::namespaces::{Namespaces, News};
 use super::proboscis::keys;
-use super::state::{HostState, QueueAction};
+use super::state::HostState;
+use super::stop::dismantle;
 use super::watch::Watch;
-use super::{http, metrics, settle, vms};
+use super::{http, metrics, vms};
 use crate::channel::Channels;
 use crate::datapath::{self, Datapath};
 use crate::file;
 use crate::netns::{self, HERE};
 
-/// How long `--stop` waits for an agent that has said it stops.
-const STOP_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long `--stop` waits for an agent that holds the lock and does not answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-const STEP: Duration = Duration::from_millis(10);
 /// How many devices are looked at before their queues are changed, so that all changes are noted at once. A burst takes
 /// some 30 ms, less than a heartbeat.
 const BURST: usize = 16;
@@ -66,59 +60,6 @@ pub struct Options {
 /// [`HostError`], with what to do next.
 pub fn run(options: &Options) -> Result<(), HostError> {
     block_on(agent(options))
-}
-
-/// Removes everything that an agent has put on this host, ending it if it runs.
-///
-/// # Errors
-/// [`HostError`] if something could not be removed or put back: then it can be tried again.
-pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
-    let patience = Instant::now() + ANSWER_TIMEOUT;
-    let (stopped, running) = loop {
-        let state = HostState::load(run_dir)?;
-        match lock::take(run_dir) {
-            Ok(_lock) => return remove(state, run_dir, pin_dir),
-            Err(running @ HostError::Running { .. }) => {
-                let client = state.socket.as_deref().map(Client::connect);
-                match client.map(|client| client?.stop()) {
-                    Some(Ok(stopped)) => break (stopped, running),
-                    // The agent was just started, or killed.
-                    None | Some(Err(HostError::NotRunning { .. })) if Instant::now() < patience => {
-                        std::thread::sleep(STEP);
-                    }
-                    Some(Err(error)) => return Err(error),
-                    None => return Err(running),
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    };
-    let deadline = Instant::now() + STOP_TIMEOUT;
-    while Instant::now() < deadline {
-        match lock::take(run_dir) {
-            Err(HostError::Running { .. }) => std::thread::sleep(STEP),
-            outcome => return outcome.map(|_| stopped),
-        }
-    }
-    Err(running)
-}
-
-/// Removes what an agent that is gone has put on this host.
-fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
-    Datapath::recall_namespaces(pin_dir)?;
-    let mut links = Links::new()?;
-    let list = links.list()?.links;
-    // What the agent promised waits in the queues even though it is gone.
-    let mut unsettled = BTreeSet::new();
-    if !state.queues.is_empty() {
-        match Datapath::open(pin_dir) {
-            Ok(mut datapath) => unsettled = settle::unsettled(&mut datapath, &list, &state.queues),
-            Err(error) => tracing::warn!("queues are put back whatever waits in them: {error}"),
-        }
-    }
-    let name = |ifindex: &u32| list.iter().find(|l| l.ifindex == *ifindex).map(|l| l.name.clone());
-    let ports = Datapath::remove_pins(pin_dir)?.iter().filter_map(name).collect();
-    put_back(&mut links, ports, state, unsettled, run_dir)
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T, HostError>>) -> Result<T, HostError> {
@@ -171,43 +112,6 @@ fn load(options: &Options, holds: Option<&Loaded>) -> Result<Loaded, ConfigError
     Ok(Loaded { file, is_default, config, keys: keys.unwrap_or_default() })
 }
 
-/// Removes all that the agent has put on ports.
-fn dismantle(core: &Rc<RefCell<Core>>, links: &mut Links, run_dir: &Path) -> Result<Stopped, HostError> {
-    let list = links.list()?.links;
-    let (ports, state, unsettled) = core.borrow_mut().dismantle(&list)?;
-    put_back(links, ports, state, unsettled, run_dir)
-}
-
-/// Puts back the queues that nobody else has set since, and forgets what was changed.
-fn put_back(
-    links: &mut Links,
-    ports: Vec<String>,
-    mut state: HostState,
-    unsettled: BTreeSet<u32>,
-    run_dir: &Path,
-) -> Result<Stopped, HostError> {
-    let mut stopped = Stopped { ports, ..Stopped::default() };
-    for link in links.list()?.links {
-        match state.plan(&link, 0) {
-            QueueAction::Leave => {}
-            QueueAction::Theirs => stopped.left.push(link.name),
-            // The change was noted, but never made.
-            QueueAction::Set(segments) if segments == link.queue_segments => {}
-            QueueAction::Set(segments) if unsettled.contains(&link.ifindex) => {
-                stopped.waiting.push(RestoredQueue { port: link.name, segments });
-            }
-            QueueAction::Set(segments) => match links.set_queue(link.ifindex, segments) {
-                Ok(()) => stopped.queues.push(RestoredQueue { port: link.name, segments }),
-                Err(error) if error.is_gone() => {}
-                // The state file still says what is to be put back.
-                Err(error) => return Err(error),
-            },
-        }
-    }
-    HostState::remove(run_dir)?;
-    Ok(stopped)
-}
-
 /// The agent's listening tasks, each with the configuration that it was started with.
 struct Listeners {
     control: (config::Control, JoinHandle<()>),
@@ -249,9 +153,12 @@ impl Drop for Listeners {
     }
 }
 
+/// Where the outcome of a `--stop` goes; of one that failed, what to do next, too.
+type Reply = oneshot::Sender<Result<Stopped, String>>;
+
 struct ControlService {
     core: Rc<RefCell<Core>>,
-    stop: mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
+    stop: mpsc::Sender<Reply>,
 }
 
 impl Service for ControlService {
@@ -280,7 +187,7 @@ impl Service for ControlService {
                 let is_heard = self.stop.send(reply).await.is_ok();
                 vec![match answer.await {
                     Ok(Ok(stopped)) if is_heard => Response::Stopped(stopped),
-                    Ok(Err(error)) => refused(error),
+                    Ok(Err(why)) => Response::Refused { why },
                     _ => Response::Refused { why: "ended before it could".to_owned() },
                 }]
             }
@@ -407,17 +314,24 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 channels.end();
                 core.borrow_mut().farewell();
                 let outcome = dismantle(&core, &mut links, &options.run_dir);
-                let is_done = outcome.is_ok();
-                // The client may have gone meanwhile; its request is done all the same.
-                let _ = reply.send(outcome);
-                if is_done {
+                let (answer, outcome) = match outcome {
+                    Ok(stopped) => (Ok(stopped), Ok(())),
+                    Err(error) => {
+                        let help = error.help().unwrap_or_default();
+                        (Err(format!("ends, but {error}; {help}")), Err(error))
+                    }
+                };
+                if outcome.is_ok() {
                     tracing::info!("everything is removed");
-                    // The task that took the request writes the answer, and needs this time.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    return Ok(());
                 }
             }
         }
+                // The client may have gone meanwhile; its request is done all the same.
+                let _ = reply.send(answer);
+                // The task that took the request writes the answer, and needs this time.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                // Guests and the datapath have been told that nobody is here: an agent must not go on.
+                return outcome;
     }
     notify(&[NotifyState::Stopping]);
     channels.end();
@@ -430,11 +344,7 @@ async fn bind_metrics(config: &config::Metrics) -> Result<Option<TcpListener>, H
     if config.enabled { http::bind(config.listen).await.map(Some) } else { Ok(None) }
 }
 
-fn serve_control(
-    listener: Listener,
-    core: &Rc<RefCell<Core>>,
-    stop: &mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
-) -> JoinHandle<()> {
+fn serve_control(listener: Listener, core: &Rc<RefCell<Core>>, stop: &mpsc::Sender<Reply>) -> JoinHandle<()> {
     let desk = Rc::new(ControlService { core: Rc::clone(core), stop: stop.clone() });
     tokio::task::spawn_local(async move { listener.serve(desk).await })
 }
@@ -523,7 +433,7 @@ async fn reload(
     core: &Rc<RefCell<Core>>,
     links: &mut Links,
     listeners: &mut Listeners,
-    stop: &mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
+    stop: &mpsc::Sender<Reply>,
 ) {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),

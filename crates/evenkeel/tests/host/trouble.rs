@@ -82,3 +82,29 @@ fn a_full_run_directory_stops_the_change_and_nothing_else() {
     assert_eq!((queue_length("vp1"), queue_length("vp2")), (71, 72));
     umount(&run).unwrap();
 }
+
+#[test]
+fn a_stop_that_fails_is_said_by_both_and_can_be_run_again() {
+    let mut host = Host::new();
+    let _vm = host.add_vm(1);
+    host.start();
+    wait_until("the queue", || queue_length("vp1") == 4000);
+    let theirs = host.path("bpf/evenkeel/theirs");
+    fs::create_dir(&theirs).unwrap();
+    mount(Some("tmpfs"), &theirs, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    let (run, pins) = (host.text("run"), host.text("bpf/evenkeel"));
+    let stop = || host.evenkeel(&["host", "--stop", "--run-dir", &run, "--pin-dir", &pins]);
+    let refused = |output: std::process::Output| {
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains("cannot remove"), "{text}");
+        assert!(text.contains("run `evenkeel host --stop` again"), "{text}");
+    };
+    refused(stop());
+    assert_eq!(host.ended(), Some(1), "an agent that has said farewell goes on, or says that all is well");
+    let stop = || host.evenkeel(&["host", "--stop", "--run-dir", &run, "--pin-dir", &pins]);
+    refused(stop());
+    assert_eq!(queue_length("vp1"), 4000, "its note holds");
+    umount(&theirs).unwrap();
+    host.stop();
+    assert_eq!((tcx_programs("vp1"), queue_length("vp1")), (0, 71));
+}
