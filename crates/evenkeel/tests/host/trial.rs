@@ -105,6 +105,40 @@ fn a_trial_that_is_killed_leaves_what_is_configured() {
     assert_eq!(std::fs::read(host.path("host.toml")).unwrap(), before);
 }
 
+/// The arguments, with another file for the report.
+fn reporting_to(mut all: Vec<String>, file: &str) -> Vec<String> {
+    *all.last_mut().unwrap() = file.to_owned();
+    all
+}
+
+#[test]
+fn a_report_that_cannot_be_written_costs_neither_an_hour_nor_the_verdict() {
+    let (host, _server, _client) = Host::with_server_and_client("observe");
+    let run = |all: &[String]| {
+        let output = host.evenkeel(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        (output.status.code(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))
+    };
+    // Where there is no such folder, no port is lent.
+    let (code, [_, error]) = run(&reporting_to(arguments(&host, &["vp1"], LONG), &host.text("nowhere/trial.html")));
+    assert!(code == Some(1) && error.contains("nowhere/trial.html: No such file"), "{error}");
+    // A trial that does not begin leaves no page, and takes none away.
+    let refused = arguments(&host, &["vp7"], LONG);
+    assert_eq!((run(&refused).0, host.path("trial.html").exists()), (Some(1), false));
+    std::fs::write(host.path("trial.html"), "before").unwrap();
+    assert_eq!(run(&refused).0, Some(1));
+    assert_eq!(std::fs::read_to_string(host.path("trial.html")).unwrap(), "before");
+
+    let short = ["--for", "2s", "--slot", "500ms"];
+    let (code, [text, error]) = run(&reporting_to(arguments(&host, &["vp1"], &short), "/dev/full"));
+    assert!(text.starts_with("Too little traffic") && !text.contains("Report:"), "{text}");
+    assert!(code == Some(1) && error.contains("cannot write /dev/full: No space left"), "{error}");
+    assert!(is_as_configured(&host, "vp1"));
+    // A page that is longer than the next one leaves nothing of itself.
+    std::fs::write(host.path("trial.html"), "before".repeat(1 << 20)).unwrap();
+    assert_eq!(run(&arguments(&host, &["vp1"], &short)).0, Some(0));
+    assert!(!std::fs::read_to_string(host.path("trial.html")).unwrap().contains("before".repeat(2).as_str()));
+}
+
 #[test]
 fn a_port_has_one_trial_and_a_reload_breaks_none_in_silence() {
     let (host, _server, _client) = Host::with_server_and_client("observe");
