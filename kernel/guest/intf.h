@@ -17,7 +17,7 @@
 #include "algo/congestion/congestion.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_GUEST_VERSION 5
+#define EK_GUEST_VERSION 6
 
 #define EK_GUEST_MAX_LIMITED 16384
 
@@ -46,7 +46,7 @@ struct ek_guest_control {
 	u64 endpoint; /* what this guest says of its TCP, as in a heartbeat; 0: nothing
 		       * yet; to be shown */
 	u32 cards; /* 1 + how many network cards are up, 0: not known; to be shown */
-	u32 padding;
+	u32 namespace; /* inode of the agent's network namespace, which alone is attested */
 };
 
 /* A pass of CERA's client over all sockets. */

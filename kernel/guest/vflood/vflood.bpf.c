@@ -7,7 +7,8 @@
  * attestation is a time in a map, so it ends by itself.
  *
  * It is about a port, and connections may not pass there, or not be held: so a connection
- * also needs the host's token, in the last packet that has come for it.
+ * also needs the host's token, in the last packet that has come for it. One of another
+ * network namespace than the agent's never floods.
  */
 #include "../socket.h"
 
@@ -165,6 +166,13 @@ int BPF_PROG(packet_otherwise, struct sock *sk, struct sk_buff *skb)
 	return packet_comes(sk, skb);
 }
 
+/* Containers have their own settings of TCP, and may leave by other cards. */
+static __always_inline bool is_elsewhere(const struct sock *sk,
+					 const struct ek_guest_control *c)
+{
+	return sk->__sk_common.skc_net.net->ns.inum != c->namespace;
+}
+
 /* Notes whether the host holds the connection, by the packet at hand. */
 static __always_inline void note_token(const struct sock *sk, struct guest_flow *f)
 {
@@ -175,7 +183,7 @@ static __always_inline void note_token(const struct sock *sk, struct guest_flow 
 	if (!c || !a || a->sk != (u64)sk)
 		return;
 	f->held_s = 0;
-	if (a->urgent == vflood_token(c->host))
+	if (a->urgent == vflood_token(c->host) && !is_elsewhere(sk, c))
 		f->held_s = 1 + (u32)(now_us() / SECOND_US);
 }
 

@@ -27,6 +27,7 @@ pub const PORT: u32 = 7;
 pub const HEARTBEAT_MS: u16 = 200;
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
 const PEER: &str = "10.9.0.2";
+const CONTAINER: &str = "10.9.0.6";
 
 /// A connection of the guest's, as `ss` has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +150,7 @@ impl Bed {
     pub fn hold(&self) {
         let token = vflood::token(self.channels.session(PORT).unwrap());
         nft(&["add table bridge host", "add chain bridge host to_guest { type filter hook forward priority 0; }"]);
-        nft(&[&format!("add rule bridge host to_guest oifname guest tcp urgptr set {token}")]);
+        nft(&[&format!("add rule bridge host to_guest oifname {{ guest, second }} tcp urgptr set {token}")]);
     }
 
     /// The host holds none any more.
@@ -207,6 +208,33 @@ impl Bed {
         self.wait_until("connections", || !self.sockets(port).is_empty());
     }
 
+    /// A container with the second card, in the same network.
+    pub fn add_container(&self) {
+        ip("link set second master br0 up");
+        self.shell(&format!(
+            "ip netns add box && ip link set eth1 netns box && ip -n box addr add {CONTAINER}/24 dev eth1 &&
+             ip -n box link set eth1 up"
+        ));
+    }
+
+    /// Gives the card back.
+    pub fn end_container(&self) {
+        self.shell("ip -n box link set eth1 netns 1 && ip netns del box");
+        ip("link set second nomaster down");
+    }
+
+    /// The container's connections to one of the peer's servers, which it begins now.
+    pub fn send_from_container(&self, port: u16, more: &str) -> Vec<Socket> {
+        let sender = format!("setsid ip netns exec box iperf3 -c {PEER} -p {port} -t 3600 {more}");
+        self.shell(&format!("{sender} >/tmp/box.log 2>&1 </dev/null &"));
+        let mut sockets = Vec::new();
+        self.wait_until("the container's connection", || {
+            sockets = self.sockets_by("ip netns exec box", port);
+            !sockets.is_empty()
+        });
+        sockets
+    }
+
     /// Ends the senders, by a signal that iperf3 does not handle: its handler jumps out of whatever it is doing.
     pub fn end_connections(&self) {
         self.shell("killall -9 iperf3 || true");
@@ -217,7 +245,12 @@ impl Bed {
 
     /// The guest's connections to one of the peer's servers that have sent more than a control connection does.
     pub fn sockets(&self, port: u16) -> Vec<Socket> {
-        let text = self.shell(&format!("ss -tinOH state established dst {PEER}:{port}"));
+        self.sockets_by("", port)
+    }
+
+    /// The same, as `ss` has them where this command runs it.
+    fn sockets_by(&self, within: &str, port: u16) -> Vec<Socket> {
+        let text = self.shell(&format!("{within} ss -tinOH state established dst {PEER}:{port}"));
         let field = |line: &str, name: &str| {
             line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix(':')?.parse::<u64>().ok())
         };

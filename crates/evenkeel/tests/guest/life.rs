@@ -54,6 +54,13 @@ fn floods(bed: &Bed) {
     let took = bed.wait_until("the flood", || both().len() == 2 && flood_of(&both()));
     assert!(bed.channels.is_obeyed(PORT) && bed.channels.guest(PORT).unwrap().is_flooding);
     println!("flooding {took:?} after they began: {:?}", both());
+    // The default is a container's too, but what the host says is about the guest.
+    bed.add_container();
+    let theirs = bed.send_from_container(5203, "-b 8M");
+    assert!(theirs.iter().all(|socket| socket.algorithm == "vflood") && plain(&theirs), "{theirs:?}");
+    assert!(flood_of(&both()), "{:?}", both());
+    bed.shell("kill -9 $(ip netns pids box)");
+    bed.end_container();
     bed.channels.attest(PORT, None);
     bed.wait_until("plain windows", || plain(&both()));
     bed.channels.attest(PORT, Some(FLOOD));

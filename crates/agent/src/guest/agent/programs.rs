@@ -171,12 +171,19 @@ fn program<'object>(object: &'object Object, name: &str) -> Result<ProgramMut<'o
         .ok_or_else(|| GuestError::io(format!("no program {name}"), io::Error::from(io::ErrorKind::NotFound)))
 }
 
+/// The inode of this network namespace.
+///
+/// # Errors
+/// [`GuestError::Io`]
+pub(super) fn namespace() -> Result<u32, GuestError> {
+    let found = fs::metadata("/proc/self/ns/net");
+    Ok(found.map_err(|error| GuestError::io("cannot look at this network namespace", error))?.ino() as u32)
+}
+
 /// Gives the algorithm that sets windows a name of this network namespace's own: a name holds in the whole kernel, and
 /// each namespace can have an agent.
 fn name_setter(open: &mut OpenObject) -> Result<(), GuestError> {
-    let namespace = fs::metadata("/proc/self/ns/net")
-        .map_err(|error| GuestError::io("cannot look at this network namespace", error))?;
-    let mut name = format!("ek_cera{:08x}", namespace.ino() as u32).into_bytes();
+    let mut name = format!("ek_cera{:08x}", namespace()?).into_bytes();
     name.resize(SETTER_NAME.len(), 0);
     for mut map in open.maps_mut() {
         let Some(value) = map.initial_value_mut() else { continue };

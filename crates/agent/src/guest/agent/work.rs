@@ -41,6 +41,8 @@ pub(super) struct Work {
     endpoint: Option<Reasons>,
     /// How many network cards are up; `None` if that is not known.
     cards: Option<usize>,
+    /// The network namespace that the host's word is about.
+    namespace: u32,
     /// The window to share out: 0 ends limits.
     window: Option<u32>,
     /// The last pass could not set all windows.
@@ -98,6 +100,7 @@ impl Work {
             off_core_permille: None,
             endpoint: None,
             cards: None,
+            namespace: programs::namespace()?,
             window: None,
             has_failed: false,
             pass_at: Instant::now(),
@@ -281,7 +284,7 @@ impl Work {
             off_core: self.off_core_permille.map_or(0, |permille| 1 + u32::from(permille)),
             endpoint: Reasons::to_bits(self.endpoint),
             cards: self.cards.map_or(0, |cards| 1 + cards as u32),
-            padding: 0,
+            namespace: self.namespace,
         })
     }
 
