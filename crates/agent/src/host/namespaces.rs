@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::future::pending;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -44,6 +45,7 @@ pub struct Namespaces {
     hearers: BTreeMap<u32, JoinHandle<()>>,
     /// Namespaces in which not everything is undone yet, with what was said of that.
     left_over: BTreeMap<u32, String>,
+    unopened: Unopened,
     sender: mpsc::Sender<Vec<LinkEvent>>,
     devices: mpsc::Receiver<Vec<LinkEvent>>,
 }
@@ -65,6 +67,7 @@ impl Namespaces {
             put_off: LOOK_SOON,
             hearers: BTreeMap::new(),
             left_over: BTreeMap::new(),
+            unopened: Unopened::default(),
             sender,
             devices,
         }
@@ -110,6 +113,7 @@ impl Namespaces {
         let mut is_early = false;
         let mut kept = Vec::new();
         let mut new = Vec::new();
+        let mut unopened = Vec::new();
         for file in fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
             let (path, name) = (file.path(), file.file_name().to_string_lossy().into_owned());
             if !core.has_namespace(&name) {
@@ -125,8 +129,11 @@ impl Namespaces {
             match Namespace::open(&path) {
                 Ok(Some(namespace)) => new.push(namespace),
                 Ok(None) => is_early = true,
-                Err(error) => tracing::debug!(%error, name, "a network namespace is not looked at"),
+                Err(error) => unopened.push((name, error)),
             }
+        }
+        for (name, why) in self.unopened.news(unopened) {
+            tracing::warn!(name, "ports of this network namespace are not served, as it cannot be opened: {why}");
         }
         for (base, name, inode) in known.iter().filter(|(base, ..)| !kept.contains(base)) {
             let file = Path::new(DIRECTORY).join(name);
@@ -220,6 +227,22 @@ impl Namespaces {
     }
 }
 
+/// Namespaces that could not be opened at the last look, with why.
+#[derive(Debug, Default)]
+struct Unopened(BTreeMap<String, String>);
+
+impl Unopened {
+    /// Takes those of a look. Returns what was not so at the look before: all of it is tried again, and said once.
+    fn news(&mut self, found: Vec<(String, io::Error)>) -> Vec<(String, String)> {
+        // A name that went in between is no trouble.
+        let is_trouble = |(_, error): &(String, io::Error)| error.kind() != io::ErrorKind::NotFound;
+        let found = found.into_iter().filter(is_trouble).map(|(name, error)| (name, error.to_string()));
+        let before = std::mem::replace(&mut self.0, found.collect());
+        let is_new = |(name, why): &(&String, &String)| before.get(*name) != Some(*why);
+        self.0.iter().filter(is_new).map(|(name, why)| (name.clone(), why.clone())).collect()
+    }
+}
+
 /// Undoes what was done to devices of a namespace; what cannot be undone stays noted.
 ///
 /// # Errors
@@ -241,4 +264,23 @@ fn undo(base: u32, core: &mut Core, links: &mut Links) -> Result<(), String> {
     unseen?;
     let raised = planned.iter().find(|(link, _)| core.has_changed_queue(link.ifindex));
     raised.map_or(Ok(()), |(link, _)| Err(format!("the queue of {} does not have its length yet", link.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_cannot_be_opened_is_said_once() {
+        let mut unopened = Unopened::default();
+        let mut look = |codes: &[(&str, i32)]| {
+            let found = codes.iter().map(|(name, code)| ((*name).to_owned(), io::Error::from_raw_os_error(*code)));
+            unopened.news(found.collect()).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(look(&[("pod1", libc::EMFILE), ("pod2", libc::ENOENT)]), ["pod1"]);
+        assert!(look(&[("pod1", libc::EMFILE)]).is_empty());
+        assert_eq!(look(&[("pod1", libc::EACCES), ("pod3", libc::EMFILE)]), ["pod1", "pod3"]);
+        assert!(look(&[]).is_empty());
+        assert_eq!(look(&[("pod1", libc::EACCES)]), ["pod1"], "it was open meanwhile");
+    }
 }
