@@ -8,6 +8,7 @@ use evenkeel_settings::Mode;
 use evenkeel_settings::host::Config;
 
 use super::error::HostError;
+use super::fresh::Fresh;
 use super::lease::Leases;
 use super::links::{Kind, Link, Listing};
 use super::mechanism::{Mechanism, Presence, Tools};
@@ -19,6 +20,7 @@ use super::wings::Wings;
 use crate::channel::{ChannelLog, Channels};
 use crate::common::clock::now_ns;
 use crate::datapath::{Datapath, DatapathError, intf};
+use crate::features::Hook;
 
 /// How often the agent tells the datapath that it is alive. The datapath holds SYN-ACKs for three heartbeats, so a
 /// crash delays only those of that time.
@@ -75,6 +77,7 @@ pub struct Core {
     wings: Wings,
     /// Devices that there is news of, one after the other.
     waiting: BTreeMap<u32, Waiting>,
+    fresh: Fresh,
     list_is_due: bool,
     /// The last list may lack devices, or there was none.
     list_is_partial: bool,
@@ -124,6 +127,7 @@ impl Core {
             vms: Vms::new(Instant::now()),
             wings: Wings::default(),
             waiting: BTreeMap::new(),
+            fresh: Fresh::default(),
             list_is_due: true,
             list_is_partial: false,
             listed: Instant::now(),
@@ -313,6 +317,23 @@ impl Core {
         }
     }
 
+    /// There is news of a device, which may be new.
+    pub fn appeared(&mut self, ifindex: u32, name: String) {
+        // By tcx, programs leave all room to qdiscs.
+        if self.datapath.hook() == Hook::Clsact
+            && !self.ports.contains_key(&ifindex)
+            && is_port(&self.loaded.config, &name)
+        {
+            self.fresh.heard(ifindex, Instant::now());
+        }
+        self.heard(ifindex, name);
+    }
+
+    /// When a tap that is left alone is to be looked at.
+    pub fn fresh_at(&self) -> Option<Instant> {
+        self.fresh.due(Instant::now())
+    }
+
     /// News was lost, or another configuration holds: devices are to be listed.
     pub fn ask_for_list(&mut self) {
         self.list_is_due = true;
@@ -325,7 +346,10 @@ impl Core {
 
     /// A device that is to be looked at now.
     pub fn next(&self) -> Option<u32> {
-        self.waiting.iter().find(|(_, waiting)| waiting.error.is_none()).map(|(ifindex, _)| *ifindex)
+        let now = Instant::now();
+        let is_due =
+            |(ifindex, waiting): &(&u32, &Waiting)| waiting.error.is_none() && !self.fresh.waits(**ifindex, now);
+        self.waiting.iter().find(is_due).map(|(ifindex, _)| *ifindex)
     }
 
     /// Whether there is something to list or to look at.
@@ -404,6 +428,10 @@ impl Core {
     /// A device is there, or has changed. Returns what to do with its queue once [`commit`](Self::commit) has noted it.
     pub fn seen(&mut self, link: &Link) -> QueueAction {
         self.waiting.remove(&link.ifindex);
+        if self.fresh.puts_off(link.ifindex, link.kind == Kind::Tap, Instant::now()) {
+            self.waiting.insert(link.ifindex, Waiting { name: link.name.clone(), error: None });
+            return QueueAction::Leave;
+        }
         self.meet(link);
         if !is_port(&self.loaded.config, &link.name) {
             return self.release(link);
@@ -612,6 +640,7 @@ impl Core {
     /// A device is gone; [`commit`](Self::commit) notes it.
     pub fn gone(&mut self, ifindex: u32) {
         self.waiting.remove(&ifindex);
+        self.fresh.forget(ifindex);
         self.offline.remove(&ifindex);
         self.unsettled.remove(&ifindex);
         self.vms.forget(ifindex);

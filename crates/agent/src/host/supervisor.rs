@@ -260,7 +260,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         let (acts, is_behind) = (core.borrow().acts(), core.borrow().is_behind());
         let (beats_at, keeps_at) = (core.borrow().beats_at(), core.borrow().keeps_at());
         let looks_at = core.borrow().looks_at();
-        let tends_at = core.borrow().tends_at();
+        let (tends_at, fresh_at) = (core.borrow().tends_at(), core.borrow().fresh_at());
         let namespaces_at = namespaces.looks_at(&core.borrow());
         tokio::select! {
             events = news(&mut watch) => match events {
@@ -294,6 +294,8 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                     core.borrow_mut().ask_for_list();
                 }
             }
+            // It is due then.
+            () = until(fresh_at) => {}
             () = until(tends_at) => core.borrow_mut().tend_leases(),
             () = domains.changed() => core.borrow_mut().ask_for_vms(),
             () = tokio::time::sleep_until(looks_at.into()), if !is_behind => {
@@ -324,14 +326,14 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 if outcome.is_ok() {
                     tracing::info!("everything is removed");
                 }
-            }
-        }
                 // The client may have gone meanwhile; its request is done all the same.
                 let _ = reply.send(answer);
                 // The task that took the request writes the answer, and needs this time.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 // Guests and the datapath have been told that nobody is here: an agent must not go on.
                 return outcome;
+            }
+        }
     }
     notify(&[NotifyState::Stopping]);
     channels.end();
@@ -378,7 +380,7 @@ fn hear(core: &Rc<RefCell<Core>>, events: Vec<LinkEvent>) {
     let mut core = core.borrow_mut();
     for event in events {
         match event {
-            LinkEvent::Changed { ifindex, name } => core.heard(ifindex, name),
+            LinkEvent::Changed { ifindex, name } => core.appeared(ifindex, name),
             LinkEvent::Gone { ifindex } => core.gone(ifindex),
             LinkEvent::Lost => core.ask_for_list(),
         }

@@ -2,9 +2,11 @@
 //! qdisc, and what happens when the hook changes.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::KernelSeries;
+use evenkeel_testbed::place::ip;
 use evenkeel_testbed::program::{Order, Program};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -129,6 +131,22 @@ fn filters_that_somebody_takes_off_are_put_on_again() {
     assert_eq!(host.status()["agent"]["ports_bare"], 1);
     host.stop();
     assert_eq!((programs("vp1"), clsacts("vp1")), ((0, 0), 0));
+}
+
+/// libvirt puts a qdisc on the tap that it has made, and gives the VM up if clsact is in its place.
+#[test]
+fn a_new_tap_is_left_to_who_has_made_it_at_first() {
+    let mut host = Host::by("clsact");
+    ip("tuntap add vp1 mode tap");
+    host.start();
+    assert_eq!(host.ports(), ["vp1"], "one that was there is a port when the agent is ready");
+    let begin = Instant::now();
+    ip("tuntap add vp2 mode tap");
+    wait_until("the port", || host.ports() == ["vp1", "vp2"]);
+    assert!(begin.elapsed() >= Duration::from_secs(2), "{:?} after it was made", begin.elapsed());
+    assert_eq!((programs("vp2"), clsacts("vp2")), (both_by("clsact"), 1));
+    host.stop();
+    assert_eq!(clsacts("vp2"), 0);
 }
 
 /// Without its pins a link is gone; a filter stays, and is known by the name of its program.
