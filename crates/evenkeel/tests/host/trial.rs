@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::bed::{Host, METRICS, connect, receive, wait_until};
+use crate::bed::{Host, METRICS, connect, receive, tc, wait_until};
 
 const LONG: &[&str] = &["--for", "1h", "--slot", "1s"];
 
@@ -183,6 +183,41 @@ fn a_port_has_one_trial_and_a_reload_breaks_none_in_silence() {
     let (code, text) = trial.ended();
     assert!(code == Some(1) && text.contains("a port of it went away"), "{text}");
     wait_until("the other port", || is_as_configured(&host, "vp2"));
+}
+
+#[test]
+fn a_trial_of_cera_without_an_uplink_is_refused() {
+    let mut host = Host::new();
+    let _vm = host.add_vm(1);
+    host.start();
+    wait_until("the port", || host.ports() == ["vp1"]);
+    let run = || {
+        let all = arguments(&host, &["vp1"], &["--for", "2s", "--slot", "500ms"]);
+        let all: Vec<_> = all.iter().map(|word| if word == "proboscis" { "cera" } else { word }).collect();
+        let output = host.evenkeel(&all);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let refused = |why: &str| {
+        let (code, text) = run();
+        assert!(code == Some(1) && text.contains("cannot try it on vp1") && text.contains(why), "{text}");
+        assert!(is_as_configured(&host, "vp1"));
+    };
+    refused("cera.uplinks names no network card");
+    host.configure("observe", METRICS, "[cera]\nuplinks = [\"up0\"]\nrate_mbit = 100");
+    let before = host.status()["agent"]["reloads"].as_u64().unwrap();
+    host.signal(Signal::SIGHUP);
+    wait_until("the configuration to be read", || host.status()["agent"]["reloads"].as_u64() > Some(before));
+    refused("no device matches");
+    ip("link add up0 txqueuelen 1000 type veth peer name far0");
+    ip("link set far0 up");
+    ip("link set up0 up");
+    wait_until("the carrier", || ip("link show up0").contains("LOWER_UP"));
+    // A veth has no queue of its own accord.
+    tc("qdisc add dev up0 root pfifo");
+    let (code, text) = run();
+    assert_eq!(code, Some(0), "{text}");
+    ip("link set up0 down");
+    refused("up0 is down");
 }
 
 /// All numbers in it.

@@ -19,6 +19,7 @@ use evenkeel_settings::host::{Config, PortSettings};
 use self::report::{PortReport, report, report_port};
 use self::setup::{Member, Setup};
 use self::thread::{Controller, View};
+use self::uplink::Uplinks;
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
 use super::mechanism::{Asked, Mechanism, Presence, Tools, mode_to_intf};
@@ -50,6 +51,15 @@ fn members(ports: &Ports, tools: &Tools<'_>) -> Vec<Member> {
         Some(Member { ifindex: *ifindex, slot, mode, weight })
     };
     ports.iter().filter(|(_, port)| is_on(port)).filter_map(member).collect()
+}
+
+/// Why CERA can do nothing on this host, whatever its ports: what the controller will find by itself, a moment later.
+pub(super) fn lacks(config: &Config) -> Option<String> {
+    if config.cera.uplinks.is_empty() {
+        return Some("cera.uplinks names no network card that leads out of this host".to_owned());
+    }
+    let uplinks = Uplinks::new().map_err(|error| format!("the uplinks cannot be asked: {error}"));
+    uplinks.and_then(|mut uplinks| uplinks.find(&config.cera, |name| is_port(config, name)).map(drop)).err()
 }
 
 fn start(setup: Setup, tools: &Tools<'_>) -> Result<Controller, HostError> {

@@ -10,6 +10,7 @@ use super::Core;
 use crate::common::clock::now_ns;
 use crate::datapath::DatapathError;
 use crate::features::Part;
+use crate::host::cera;
 use crate::host::control::lease::{AT_ONCE, Completion, Leased, Wanted};
 use crate::host::control::proto::Response;
 use crate::host::lease::Changed;
@@ -192,7 +193,8 @@ impl Core {
             Mechanism::Proboscis if self.loaded.keys.is_empty() => {
                 Some("there is no probe key (probe_key_file), so no probes are sent".to_owned())
             }
-            Mechanism::Proboscis | Mechanism::Cera => None,
+            Mechanism::Proboscis => None,
+            Mechanism::Cera => cera::lacks(&self.loaded.config),
         };
         lack.or_else(|| self.ports.get(&ifindex).map_or(Some("it went away".to_owned()), |port| port.error.clone()))
     }
