@@ -206,12 +206,28 @@ impl Running<'_> {
             if self.wanted.mechanism == Mechanism::Vsnoop && !obstacles.is_empty() {
                 notes.push(format!("No early ACKs on {name} when it began: {}.", obstacles.join("; ")));
             }
-            if self.wanted.mechanism == Mechanism::Vflood && port.vflood.as_ref().is_some_and(|vflood| vflood.rests) {
-                notes.push(format!("vFlood rested on {name} when it began, because the VM had its core."));
+            if self.wanted.mechanism == Mechanism::Vflood {
+                notes.extend(vflood_obstacle(port));
             }
         }
         notes
     }
+}
+
+/// What keeps a port's VM from flooding.
+fn vflood_obstacle(port: &host::Port) -> Option<String> {
+    let name = shown(&port.name);
+    let guest = port.channel.as_ref().and_then(|channel| channel.guest.as_ref());
+    let why = match guest {
+        None if port.channel.is_none() => "there is no channel to an agent in the guest",
+        None => "no agent in the guest answered on the channel",
+        Some(guest) if !guest.has_vflood => "the guest's agent had no vflood (vflood.mode in its guest.toml)",
+        Some(_) if port.vflood.as_ref().is_some_and(|vflood| vflood.rests) => {
+            return Some(format!("vFlood rested on {name} when it began, because the VM had its core."));
+        }
+        Some(_) => return None,
+    };
+    Some(format!("The VM of {name} did not flood when it began: {why}."))
 }
 
 fn exchange(completion: &Completion) -> Exchange {
@@ -233,4 +249,35 @@ fn bar(wanted: &Wanted, slots: &[Slot]) -> ProgressBar {
     let style = ProgressStyle::with_template("trial: [{bar:24}] {msg} ({elapsed} gone)");
     let bar = ProgressBar::with_draw_target(Some(length.as_millis() as u64), target);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_vflood_from_a_guest_is_named() {
+        let named = |channel: serde_json::Value, rests: bool| {
+            let vflood = json!({ "mode": "observe", "trouble": null, "rests": rests, "held_segments": 0,
+                "promised_segments": 0, "buffer_segments": 9 });
+            let mut port = host::Port { name: "vnet\n7".to_owned(), ..host::Port::default() };
+            port.channel = serde_json::from_value(channel).unwrap();
+            port.vflood = serde_json::from_value(vflood).unwrap();
+            vflood_obstacle(&port)
+        };
+        let with = |guest: serde_json::Value| {
+            json!({ "address": "vsock:3:1", "is_connected": true, "trouble": null, "guest": guest, "messages": 0,
+                "garbage_bytes": 0, "rests": 0 })
+        };
+        let agent =
+            |has_vflood| json!({ "has_vflood": has_vflood, "is_flooding": false, "has_cera": true, "epoch": 0 });
+        let says = |note: Option<String>, why: &str| assert!(note.as_ref().unwrap().contains(why), "{note:?}");
+        says(named(json!(null), false), "of vnet\\n7 did not flood when it began: there is no channel");
+        says(named(with(json!(null)), true), "no agent in the guest answered");
+        says(named(with(agent(false)), true), "had no vflood");
+        says(named(with(agent(true)), true), "because the VM had its core");
+        assert_eq!(named(with(agent(true)), false), None);
+    }
 }
