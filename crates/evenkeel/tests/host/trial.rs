@@ -31,10 +31,13 @@ fn arguments<'a>(host: &Host, ports: &[&'a str], more: &[&'a str]) -> Vec<String
 }
 
 impl Trial {
-    fn start(host: &Host, ports: &[&str], more: &[&str]) -> Self {
+    fn spawn(arguments: &[String]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        command.args(arguments(host, ports, more)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let trial = Self(command.spawn().unwrap());
+        Self(command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn start(host: &Host, ports: &[&str], more: &[&str]) -> Self {
+        let trial = Self::spawn(&arguments(host, ports, more));
         wait_until("the trial", || !port(host, ports[0])["trial"].is_null());
         trial
     }
@@ -119,7 +122,8 @@ fn a_report_that_cannot_be_written_costs_neither_an_hour_nor_the_verdict() {
         (output.status.code(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))
     };
     // Where there is no such folder, no port is lent.
-    let (code, [_, error]) = run(&reporting_to(arguments(&host, &["vp1"], LONG), &host.text("nowhere/trial.html")));
+    let nowhere = reporting_to(arguments(&host, &["vp1"], LONG), &host.text("nowhere/trial.html"));
+    let (code, error) = Trial::spawn(&nowhere).ended();
     assert!(code == Some(1) && error.contains("nowhere/trial.html: No such file"), "{error}");
     // A trial that does not begin leaves no page, and takes none away.
     let refused = arguments(&host, &["vp7"], LONG);
@@ -128,15 +132,18 @@ fn a_report_that_cannot_be_written_costs_neither_an_hour_nor_the_verdict() {
     assert_eq!(run(&refused).0, Some(1));
     assert_eq!(std::fs::read_to_string(host.path("trial.html")).unwrap(), "before");
 
-    let short = ["--for", "2s", "--slot", "500ms"];
+    let short = ["--for", "10s", "--slot", "600ms"];
     let (code, [text, error]) = run(&reporting_to(arguments(&host, &["vp1"], &short), "/dev/full"));
     assert!(text.starts_with("Too little traffic") && !text.contains("Report:"), "{text}");
     assert!(code == Some(1) && error.contains("cannot write /dev/full: No space left"), "{error}");
     assert!(is_as_configured(&host, "vp1"));
     // A page that is longer than the next one leaves nothing of itself.
     std::fs::write(host.path("trial.html"), "before".repeat(1 << 20)).unwrap();
-    assert_eq!(run(&arguments(&host, &["vp1"], &short)).0, Some(0));
-    assert!(!std::fs::read_to_string(host.path("trial.html")).unwrap().contains("before".repeat(2).as_str()));
+    let trial = Trial::start(&host, &["vp1"], LONG);
+    kill(trial.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(trial.ended().0, Some(130));
+    let page = std::fs::read_to_string(host.path("trial.html")).unwrap();
+    assert!(page.contains("it was interrupted") && !page.contains("beforebefore"));
 }
 
 #[test]
@@ -192,7 +199,7 @@ fn a_trial_of_cera_without_an_uplink_is_refused() {
     host.start();
     wait_until("the port", || host.ports() == ["vp1"]);
     let run = || {
-        let all = arguments(&host, &["vp1"], &["--for", "2s", "--slot", "500ms"]);
+        let all = arguments(&host, &["vp1"], &["--for", "10s", "--slot", "600ms"]);
         let all: Vec<_> = all.iter().map(|word| if word == "proboscis" { "cera" } else { word }).collect();
         let output = host.evenkeel(&all);
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
