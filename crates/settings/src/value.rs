@@ -224,7 +224,7 @@ words! {
         /// Packets pass unread.
         #[default]
         Off = "off",
-        /// Count what would be done, change nothing.
+        /// Count what would be done, change no packet of the VM's.
         Observe = "observe",
         /// Act.
         Enforce = "enforce",
