@@ -101,6 +101,48 @@ fn folders_of_our_own_go_with_the_package() {
     }
 }
 
+/// What the links of a page name, without headings.
+fn links(page: &str) -> Vec<String> {
+    // Every other part is an example.
+    let prose: String = page.split("\n```").step_by(2).collect();
+    let links = prose.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next().map(str::to_owned));
+    links.filter(|link| !link.is_empty() && !link.contains(':') && !link.contains(char::is_whitespace)).collect()
+}
+
+/// Links to sources, scenarios and kept runs are for those who have the repository.
+#[test]
+fn links_between_pages_lead_somewhere_in_a_package() {
+    let metadata = metadata();
+    let docs = top().join("docs").canonicalize().unwrap();
+    let mut followed = 0;
+    for variant in [&metadata["deb"], &metadata["deb"]["variants"]["pvtcp-dkms"]] {
+        let files = expanded(&list(variant));
+        for (page, dest) in files.iter().filter(|(page, _)| page.extension().is_some_and(|kind| kind == "md")) {
+            for link in links(&read(page)) {
+                let target = page.parent().unwrap().join(&link).canonicalize().unwrap();
+                let is_page = target.extension().is_some_and(|kind| kind == "md") || target.starts_with(&docs);
+                if !is_page || target == docs.join("results/data") {
+                    continue;
+                }
+                followed += 1;
+                let from = Path::new(dest).parent().unwrap();
+                let found = files.iter().find(|(file, _)| *file == target).map(|(_, dest)| Path::new(dest));
+                let found = found.unwrap_or_else(|| panic!("{dest} links to {link}, which the package has not"));
+                // The folders lie to each other as in the repository.
+                let mut there = from.to_owned();
+                for part in link.split('/') {
+                    match part {
+                        ".." => assert!(there.pop()),
+                        part => there.push(part),
+                    }
+                }
+                assert_eq!(there, found, "{dest}: {link}");
+            }
+        }
+    }
+    assert!(followed > 500, "{followed}");
+}
+
 #[test]
 fn configurations_are_not_overwritten() {
     let metadata = metadata();
