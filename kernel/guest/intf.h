@@ -46,7 +46,9 @@ struct ek_guest_control {
 	u64 endpoint; /* what this guest says of its TCP, as in a heartbeat; 0: nothing
 		       * yet; to be shown */
 	u32 cards; /* 1 + how many network cards are up, 0: not known; to be shown */
-	u32 namespace; /* inode of the agent's network namespace, which alone is attested */
+	u32 namespace; /* inode of the agent's network namespace: the host's word is
+			* about no other's connections
+			*/
 };
 
 /* A pass of CERA's client over all sockets. */

@@ -1,5 +1,5 @@
-//! Taps that have just appeared on a kernel without tcx. Who makes a tap may put a qdisc on it next, as libvirt does for
-//! `<bandwidth>`, and gives the VM up if one is in its place; so it is left alone at first.
+//! Taps that have just appeared on a kernel without tcx. Who makes a tap may put a qdisc on it next, as libvirt does
+//! for `<bandwidth>`, and gives the VM up if one is in its place; so it is left alone at first.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
