@@ -1,7 +1,7 @@
 //! Changes of code that no figure depends on: results made before them stay current.
 //!
 //! A digest tells that code has changed, not what that does to figures. Where nothing of it runs while figures are
-//! measured, the directory of pages says so, with the reason, in [`FILE`].
+//! measured, or only in scenarios that it names, the directory of pages says so, with the reason, in [`FILE`].
 
 use std::path::Path;
 
@@ -30,8 +30,11 @@ struct Change {
     was: String,
     /// Digest after it.
     is: String,
-    /// What has changed, and why no figure depends on it.
+    /// What has changed, and why no other figure depends on it.
     why: String,
+    /// Scenarios whose figures do: theirs are old.
+    #[serde(default)]
+    old: Vec<String>,
 }
 
 impl Changes {
@@ -54,16 +57,30 @@ impl Changes {
         let is_digest = |text: &str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         for (number, change) in changes.all.iter().enumerate() {
             let is_again = changes.all[..number].iter().any(|before| before.was == change.was);
+            let has_page = |scenario: &str| pages.join(format!("{}.md", scenario.replace('/', "-"))).exists();
             let problem = match change {
-                Change { was, is, .. } if !is_digest(was) || !is_digest(is) => "was and is have 16 hexadecimal digits",
-                Change { was, is, .. } if was == is => "was and is are the same",
-                Change { why, .. } if why.trim().is_empty() => "why is empty: it says why no figure depends on it",
-                _ if is_again => "was is that of one before: each digest has one change",
-                _ => continue,
+                Change { was, is, .. } if !is_digest(was) || !is_digest(is) => {
+                    "was and is have 16 hexadecimal digits".to_owned()
+                }
+                Change { was, is, .. } if was == is => "was and is are the same".to_owned(),
+                Change { why, .. } if why.trim().is_empty() => {
+                    "why is empty: it says why no figure depends on it".to_owned()
+                }
+                _ if is_again => "was is that of one before: each digest has one change".to_owned(),
+                Change { old, .. } => match old.iter().find(|scenario| !has_page(scenario)) {
+                    Some(scenario) => format!("old names {}, which has no page here", shown(scenario)),
+                    None => continue,
+                },
             };
             return Err(wrong(format!("[[change]] number {}: {problem}", number + 1)));
         }
         Ok(changes)
+    }
+
+    /// Those that no figure of a scenario depends on.
+    pub fn for_scenario(&self, scenario: &str) -> Self {
+        let all = self.all.iter().filter(|change| change.old.iter().all(|old| old != scenario));
+        Self { all: all.cloned().collect() }
     }
 
     /// The digests that this part had or has, from its own on, each with the change that led to it.
@@ -125,12 +142,25 @@ mod tests {
     }
 
     #[test]
+    fn what_depends_on_a_change_is_old() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("hosts-bulk.md"), "").unwrap();
+        let text = change(A, B, "drops are read earlier") + "old = [\"hosts/bulk\"]\n" + &change(B, C, "status");
+        std::fs::write(directory.path().join(FILE), text).unwrap();
+        let changes = Changes::read(directory.path()).unwrap();
+        let between = |scenario: &str, part| changes.for_scenario(scenario).between(part, |is| is == C).is_some();
+        assert!(between("hosts/ping", A) && between("hosts/bulk", B));
+        assert!(!between("hosts/bulk", A));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (text, why) in [
             (change(A, "xyz", "status"), "[[change]] number 1: was and is have 16"),
             (change(A, B, "status") + &change(A, A, "status"), "[[change]] number 2: was and is are the same"),
             (change(A, B, " "), "why is empty"),
             (change(A, B, "status") + &change(A, C, "reloads"), "[[change]] number 2: was is that of one before"),
+            (change(A, B, "status") + "old = [\"b\\n\"]\n", "number 1: old names b\\n, which has no page here"),
             ("\n[[changes]]\n".to_owned(), "line 2: unknown field"),
             (change(A, B, "status").replace("why", "because"), "line 4: unknown field"),
         ] {

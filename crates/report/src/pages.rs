@@ -38,6 +38,7 @@ pub fn check_pages(directory: &Path, scenarios: &Path, codes: &Codes) -> Result<
     for file in page_files(directory)? {
         let text = read_page(&file)?;
         if let Some(scenario) = scenario_of(&text) {
+            let changes = changes.for_scenario(scenario);
             let mark = find_mark(&text);
             let since = mark.as_ref().and_then(|mark| mark.since(codes, &changes)).unwrap_or_default();
             let since = since.into_iter().map(str::to_owned).collect();

@@ -147,7 +147,7 @@ impl Sets {
                 None => Vec::new(),
                 Some(results) => mark_of(&results.set).map_or_else(
                     || vec!["made before runs recorded their code"],
-                    |mark| mark.why_old(parts.codes, &changes, &settings),
+                    |mark| mark.why_old(parts.codes, &changes.for_scenario(&name), &settings),
                 ),
             };
             let page = format!("{}.md", name.replace('/', "-"));
