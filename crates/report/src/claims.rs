@@ -149,7 +149,8 @@ impl Claim<'_> {
         }
     }
 
-    /// What the runs have: the median with its range and, if some runs lack the figure, how many have it, or the cells in the runs' order; a dash where nothing was run.
+    /// What the runs have: the median with its range and, if some runs lack the figure, how many have it, or the cells
+    /// in the runs' order; a dash where nothing was run.
     pub fn here(&self) -> String {
         match &self.said {
             Said::Ratio { here: None, .. } => "\u{2013}".to_owned(),

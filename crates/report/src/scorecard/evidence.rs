@@ -24,9 +24,8 @@ const MOST_SHOWN: usize = 4;
 pub(super) struct Evidence {
     /// How much holds.
     tally: Tally,
-    /// Which of a paper's statements hold, and which do not.
-    held: Vec<Stated>,
-    failed: Vec<Stated>,
+    /// A paper's statements that were run, each with whether it holds.
+    stated: Vec<(Stated, bool)>,
     /// What each scenario says.
     pub sources: Vec<Source>,
 }
@@ -44,12 +43,19 @@ pub(super) struct Source {
     pub statements: Vec<Statement>,
 }
 
-/// What a paper states, without the cells that it states it of.
+/// What a paper states. The cell that it states it of is left out: scenarios name their axes as they like.
 #[derive(Debug, Clone, PartialEq)]
-enum Stated {
-    Figure { metric: String, paper: f64 },
-    Ratio { metric: String, paper: f64 },
-    Order { metric: String, cells: usize },
+struct Stated {
+    source: String,
+    metric: String,
+    what: What,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum What {
+    Figure(f64),
+    Ratio { cells: [String; 2], paper: f64 },
+    Order { cells: Vec<String>, over: Option<String> },
 }
 
 /// An experiment: cells that differ from those of a row in what is named.
@@ -82,20 +88,29 @@ impl Evidence {
         self.tally.verdict()
     }
 
-    /// Whether each statement that does not hold for the row holds in an experiment in which everything holds.
-    pub fn is_explained_by(&self, experiments: &[Experiment]) -> bool {
-        let held = |stated: &Stated| {
-            experiments.iter().any(|experiment| experiment.holds() && experiment.evidence.held.contains(stated))
-        };
-        self.tally.missing + self.tally.partial == 0 && !self.failed.is_empty() && self.failed.iter().all(held)
+    /// Whether all was run.
+    pub fn is_whole(&self) -> bool {
+        self.tally.missing + self.tally.partial == 0
+    }
+
+    /// Whether anything does not hold.
+    pub fn has_failed(&self) -> bool {
+        self.stated.iter().any(|(_, holds)| !holds)
+    }
+
+    /// Whether each statement that does not hold does in this experiment, in which all holds, of the same cells: it
+    /// states it as often as is stated here, so that no cell is left out.
+    pub fn is_mended_by(&self, experiment: &Experiment) -> bool {
+        let mended = |stated: &Stated| experiment.evidence.times_stated(stated) >= self.times_stated(stated);
+        experiment.holds() && self.stated.iter().filter(|(_, holds)| !holds).all(|(stated, _)| mended(stated))
+    }
+
+    fn times_stated(&self, stated: &Stated) -> usize {
+        self.stated.iter().filter(|(other, _)| other == stated).count()
     }
 
     fn note(&mut self, stated: Stated, holds: Option<bool>) {
-        match holds {
-            Some(true) => self.held.push(stated),
-            Some(false) => self.failed.push(stated),
-            None => (),
-        }
+        self.stated.extend(holds.map(|holds| (stated, holds)));
     }
 
     /// Whether runs are of other code, or of another scenario, than now.
@@ -225,12 +240,12 @@ impl Evidence {
     }
 
     fn hold_claim(&mut self, claim: &Claim<'_>) -> Statement {
-        let metric = claim.column.name.clone();
+        let stated = |what| Stated { source: claim.paper.source.clone(), metric: claim.column.name.clone(), what };
         let (paper, holds) = match &claim.said {
-            Said::Ratio { paper, here, .. } => {
+            Said::Ratio { cells, paper, here } => {
                 self.tally.partial(*here);
                 let holds = self.tally.ratio(*paper, here.map(|here| here.spread.median));
-                self.note(Stated::Ratio { metric, paper: *paper }, holds);
+                self.note(stated(What::Ratio { cells: cells.clone(), paper: *paper }), holds);
                 let holds = match holds {
                     Some(true) => "holds",
                     Some(false) => "does not hold",
@@ -238,30 +253,32 @@ impl Evidence {
                 };
                 (number::times(*paper), holds.to_owned())
             }
-            Said::Order { cells, .. } => {
+            Said::Order { cells, over } => {
                 cells.iter().for_each(|(_, here)| self.tally.partial(*here));
                 let here: Vec<Option<f64>> =
                     cells.iter().map(|(_, here)| here.map(|here| here.spread.median)).collect();
                 let pairs = self.tally.order(&here, claim.column.better != Better::Lower);
-                let stated = Stated::Order { metric, cells: cells.len() };
-                self.note(stated, (pairs.all > 0).then_some(pairs.held == pairs.all));
+                let cells = cells.iter().map(|(title, _)| title.clone()).collect();
+                let order = stated(What::Order { cells, over: over.clone() });
+                self.note(order, (pairs.all > 0).then_some(pairs.held == pairs.all));
                 ("this order".to_owned(), of_pairs(pairs))
             }
         };
         Statement { what: claim.stated(), paper, here: claim.here(), holds }
     }
 
-    fn hold_figures(&mut self, column: &Column, figures: &[(f64, Option<Here>)], are_held: bool) -> Statement {
-        figures.iter().for_each(|(_, here)| self.tally.partial(*here));
+    fn hold_figures(&mut self, column: &Column, figures: &[Figure<'_>], are_held: bool) -> Statement {
+        figures.iter().for_each(|figure| self.tally.partial(figure.here));
         let pairs: Vec<(f64, Option<f64>)> =
-            figures.iter().map(|(paper, here)| (*paper, here.map(|here| here.spread.median))).collect();
+            figures.iter().map(|figure| (figure.paper, figure.here.map(|here| here.spread.median))).collect();
         let Figures { sizes, directions, each } = self.tally.figures(&pairs, column.decimals, are_held);
-        for ((paper, _), holds) in pairs.iter().zip(each) {
-            self.note(Stated::Figure { metric: column.name.clone(), paper: *paper }, holds);
+        for (figure, holds) in figures.iter().zip(each) {
+            let (source, metric) = (figure.source.to_owned(), column.name.clone());
+            self.note(Stated { source, metric, what: What::Figure(figure.paper) }, holds);
         }
         let shown = &figures[..figures.len().min(MOST_SHOWN)];
         let here =
-            |here: &Option<Here>| here.map_or_else(|| "\u{2013}".to_owned(), |here| column.shown(here, "\u{2013}"));
+            |here: Option<Here>| here.map_or_else(|| "\u{2013}".to_owned(), |here| column.shown(here, "\u{2013}"));
         let more = if figures.len() > MOST_SHOWN {
             format!("; and {} more", figures.len() - MOST_SHOWN)
         } else {
@@ -272,8 +289,8 @@ impl Evidence {
         let of_directions = (directions.all > 0).then(|| of_pairs(directions));
         Statement {
             what: column.heading(),
-            paper: joined(shown.iter().map(|(paper, _)| column.figure(*paper)).collect()),
-            here: joined(shown.iter().map(|(_, figure)| here(figure)).collect()),
+            paper: joined(shown.iter().map(|figure| column.figure(figure.paper)).collect()),
+            here: joined(shown.iter().map(|figure| here(figure.here)).collect()),
             holds: of_sizes.into_iter().chain(of_directions).collect::<Vec<_>>().join(", "),
         }
     }
@@ -283,16 +300,26 @@ fn of_pairs(pairs: Share) -> String {
     format!("{} of {} pairs", pairs.held, pairs.all)
 }
 
-/// The paper's figures of a metric in the entries that are meant, and ours; those of cells without a run have none.
-fn figures(is_meant: &impl Fn(&PaperFigures) -> bool, view: &View<'_>, column: &Column) -> Vec<(f64, Option<Here>)> {
-    let of_entry = |entry: usize| &view.scenario.paper[entry];
+/// A paper's figure and ours; that of a cell without a run has none.
+struct Figure<'a> {
+    source: &'a str,
+    paper: f64,
+    here: Option<Here>,
+}
+
+/// The paper's figures of a metric in the entries that are meant.
+fn figures<'a>(is_meant: &impl Fn(&PaperFigures) -> bool, view: &View<'a>, column: &Column) -> Vec<Figure<'a>> {
+    let papers: &'a [PaperFigures] = &view.scenario.paper;
     let measured = view.cells.iter().filter_map(|cell| {
         let figure = view.paper(cell, &column.name)?;
-        is_meant(of_entry(figure.entry)).then(|| (figure.entry, figure.value, cell.here(&column.name)))
+        let of = Figure { source: &papers[figure.entry].source, paper: figure.value, here: cell.here(&column.name) };
+        is_meant(&papers[figure.entry]).then_some((figure.entry, of))
     });
-    let measured: Vec<(usize, f64, Option<Here>)> = measured.collect();
-    let is_missing = |entry: &usize| !measured.iter().any(|(other, ..)| other == entry);
-    let missing = (0..view.scenario.paper.len()).filter(is_missing).filter(|entry| is_meant(of_entry(*entry)));
-    let missing = missing.filter_map(|entry| Some((*of_entry(entry).values.get(&column.name)?, None)));
-    measured.iter().map(|(_, paper, here)| (*paper, *here)).chain(missing).collect()
+    let (entries, mut figures): (Vec<usize>, Vec<Figure<'a>>) = measured.unzip();
+    let missing = papers.iter().enumerate().filter(|(entry, paper)| !entries.contains(entry) && is_meant(paper));
+    figures.extend(missing.filter_map(|(_, paper)| {
+        let value = *paper.values.get(&column.name)?;
+        Some(Figure { source: &paper.source, paper: value, here: None })
+    }));
+    figures
 }

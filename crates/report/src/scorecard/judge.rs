@@ -30,11 +30,12 @@ pub(super) fn rule() -> String {
          - A row **comes out** if all of it holds and all of it was run; **in part** if all of its \
          directions hold, whatever the figures do; else **not**. The verdict is the simulator's, the lab's where \
          only the lab has runs; where the lab says \"not\", the row is \"in part\" at most.\n\
-         - A row that does not come out is **explained** if everything in it that does not hold does so in an \
-         experiment of the simulator, whose cells differ from the row's in what is named. All that is stated with \
-         this must hold, on other rows, too: what makes one figure right and another wrong is no cause. Where two \
-         figures are in the other order, what does not hold is the one that is off by more than the factor, or \
-         both.\n\
+         - A row that does not come out is **explained** if all of it was run in the simulator and everything in it \
+         that does not hold, in the lab too, does so in one experiment of the simulator: of the same cells, but for \
+         what is named, so that it states each such figure as often as the row. All that is stated with this must \
+         hold, on other rows, too: what makes one figure right and another wrong is no cause. Where two figures are \
+         in the other order, what does not hold is the one that is off by more than the factor, or both. Where the \
+         lab says \"not\", nothing is explained.\n\
          - What was not run, or is not kept, is **not measured**. Where some runs lack a figure (nothing ended in \
          them, say), it is said how many have it, and the row is \"in part\" at most. \"Old\" runs are of other \
          code or of another scenario than is here now.\n"
@@ -46,7 +47,7 @@ pub(super) fn rule() -> String {
 pub(super) enum Verdict {
     /// All holds.
     ComesOut,
-    /// What does not hold does in an experiment.
+    /// What does not hold does in one experiment.
     Explained,
     /// All directions, or not all was run.
     InPart,

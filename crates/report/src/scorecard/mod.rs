@@ -78,15 +78,22 @@ pub fn scorecard(parts: &Scorecard<'_>) -> Result<Pages, ReportError> {
 }
 
 impl Judged<'_> {
-    /// The simulator's verdict, or the lab's if only the lab has runs. If the lab says "not", a row no longer comes
-    /// out.
+    /// The simulator's verdict, or the lab's if only the lab has runs. If the lab says "not", a row is "in part" at
+    /// most.
     fn verdict(&self) -> Verdict {
         match (self.sim.verdict(), self.lab.verdict()) {
             (Verdict::NotMeasured, lab) => lab,
             (Verdict::ComesOut, Verdict::Not) => Verdict::InPart,
-            (Verdict::InPart | Verdict::Not, _) if self.sim.is_explained_by(&self.experiments) => Verdict::Explained,
+            (sim, Verdict::Not) => sim,
+            (Verdict::InPart | Verdict::Not, _) if self.is_explained() => Verdict::Explained,
             (sim, _) => sim,
         }
+    }
+
+    /// Whether one experiment has all that does not hold, in the simulator and in the lab.
+    fn is_explained(&self) -> bool {
+        let mends = |experiment| [&self.sim, &self.lab].iter().all(|evidence| evidence.is_mended_by(experiment));
+        self.sim.is_whole() && self.sim.has_failed() && self.experiments.iter().any(mends)
     }
 
     /// Whether any of the runs were made by other code, or of another scenario, than now.

@@ -176,6 +176,74 @@ fn what_holds_with_one_thing_changed_is_explained() {
     assert!(row(&other, "vFlood Fig. 1").ends_with("| **not** |"), "{other}");
 }
 
+/// What the row does not have must hold in the experiment: of the same cells, and all in one.
+#[test]
+fn what_holds_of_other_cells_or_in_part_is_no_explanation() {
+    const MISSED: &str = "[[paper]]\nsource = \"vFlood Fig. 1\"\ncell = { cc = \"reno\" }\n\
+                          values = { goodput_mbit = 100, timeouts = 2 }\n";
+    const HELD: &str =
+        "[[paper]]\nsource = \"vFlood Fig. 1\"\ncell = { cc = \"cubic\" }\nvalues = { goodput_mbit = 110 }\n";
+    const MENDED: &str = "[[paper]]\nsource = \"vFlood Fig. 1\"\ncell = { cc = \"cubic\" }\n\
+                          with = \"another sender\"\nvalues = { goodput_mbit = 100, timeouts = 2 }\n";
+    let verdict = |figures: &str, others: &str, lab: [(&str, &str); 2], of_lab: &[(&str, [f64; 2])]| {
+        let repository = repository();
+        let rows = ROWS.replace("[\"sim/figures\", \"figures\"]", "[\"sim/figures\", \"sim/others\", \"figures\"]");
+        fs::write(repository.pages().join("rows.toml"), rows).unwrap();
+        let runs = [("goodput_mbit", [50.0, 110.0]), ("timeouts", [5.0, 2.0])];
+        for (name, paper) in [("sim/figures", figures), ("sim/others", others)] {
+            repository.write(name, &small::scenario(name, paper));
+            repository.run(name, &runs);
+        }
+        for (name, paper) in lab {
+            repository.write(name, &small::scenario(name, paper));
+        }
+        repository.run("figures", of_lab);
+        let card = card(&repository, &codes()).unwrap();
+        row(&card, "vFlood Fig. 1").rsplit("**").nth(1).unwrap().to_owned()
+    };
+    let (unlike, unrun) = ([("figures", FIGURES), ("ratio", RATIO)], [("goodput_mbit", [5.0, 8.0])]);
+    let of = |figures: &str, others: &str| verdict(figures, others, unlike, &unrun);
+    let whole = format!("{MISSED}{MENDED}");
+    assert_eq!(of(&whole, &whole), "explained");
+    // The same figure twice, in two cells, of which the experiment has one.
+    assert_eq!(of(&whole, MISSED), "not");
+    // The same figure at another place of the paper.
+    let elsewhere = MENDED.replace("Fig. 1", "Fig. 1b");
+    assert_eq!(of(&format!("{MISSED}{elsewhere}"), HELD), "not");
+    // As many cells of the same metric, in another order.
+    let order = |with: &str, cells: &str| {
+        format!(
+            "[[paper]]\nsource = \"vFlood Fig. 1\"\n{with}orders = [{{ metric = \"timeouts\", cells = [{cells}] }}]\n"
+        )
+    };
+    let missed = order("", "{ cc = \"reno\" }, { cc = \"cubic\" }");
+    let other = order("with = \"another sender\"\n", "{ cc = \"cubic\" }, { cc = \"reno\" }");
+    assert_eq!(of(&format!("{missed}{other}"), HELD), "not");
+    // One half by one thing, the other by another.
+    let by = |metric: &str, with: &str| {
+        let one = MENDED.replace("goodput_mbit = 100, timeouts = 2", metric);
+        one.replace("another sender", with)
+    };
+    let halves = format!("{MISSED}{}{}", by("goodput_mbit = 100", "this"), by("timeouts = 2", "that"));
+    assert_eq!(of(&halves, HELD), "not");
+    // What the lab lacks has to be in the experiment, too; not even that helps where the lab says "not".
+    let ratio = |part: &str, with: &str| {
+        format!(
+            "[[paper]]\nsource = \"vFlood Fig. 1{part}\"\n{with}ratios = [{{ metric = \"goodput_mbit\", \
+             of = {{ cc = \"cubic\" }}, to = {{ cc = \"reno\" }}, value = 2 }}]\n"
+        )
+    };
+    let stated = ratio("", "");
+    let lab = [("figures", stated.as_str()), ("ratio", RATIO)];
+    let in_lab = |figures: &str, goodput| verdict(figures, &whole, lab, &[("goodput_mbit", goodput)]);
+    let with_ratio = |part| format!("{whole}{}", ratio(part, "with = \"another sender\"\n"));
+    assert_eq!(in_lab(&whole, [10.0, 21.0]), "explained");
+    assert_eq!(in_lab(&whole, [10.0, 40.0]), "not");
+    assert_eq!(in_lab(&with_ratio(""), [10.0, 40.0]), "explained");
+    assert_eq!(in_lab(&with_ratio("b"), [10.0, 40.0]), "not");
+    assert_eq!(in_lab(&with_ratio(""), [10.0, 5.0]), "not");
+}
+
 #[test]
 fn old_runs_count_as_old() {
     let repository = repository();
