@@ -6,6 +6,11 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::number;
 
+/// Largest number at an end of an axis: twice it is still a number, as is its inverse.
+const FARTHEST: f64 = 1e300;
+/// How near the ends of an axis may be, as a part of the larger.
+const NEAREST: f64 = 1e-12;
+
 /// An axis of a panel. Positions are linear; a logarithmic axis is linear in the decimal logarithm.
 #[derive(Debug, Clone)]
 pub(crate) struct Scale {
@@ -22,7 +27,7 @@ pub(crate) struct Scale {
 impl Scale {
     /// From `low` to at least `high`, with about `count` ticks at 1, 2, 5 times a power of ten.
     pub fn linear(label: &str, low: f64, high: f64, count: usize) -> Self {
-        let high = if high > low { high } else { low + 1.0 };
+        let (low, high) = ends(low, high);
         let step = step((high - low) / count as f64);
         let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
         let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
@@ -34,8 +39,8 @@ impl Scale {
 
     /// As [`Self::linear`], but ending at `low` and `high` exactly: for time, where room at the ends would mislead.
     pub fn exact(label: &str, low: f64, high: f64, count: usize) -> Self {
+        let (low, high) = ends(low, high);
         let mut scale = Self::linear(label, low, high, count);
-        let high = if high > low { high } else { low + 1.0 };
         scale.ticks.retain(|(at, _)| (low..=high).contains(at));
         scale.range = (low, high);
         scale
@@ -44,6 +49,7 @@ impl Scale {
     /// Logarithmic, over whole decades; both ends must be positive. Fewer than three decades get ticks at 2 and 5 as
     /// well.
     pub fn log(label: &str, low: f64, high: f64) -> Self {
+        let [low, high] = [low, high].map(|end| end.clamp(1.0 / FARTHEST, FARTHEST));
         let first = low.log10().floor() as i32;
         let last = (high.log10().ceil() as i32).max(first + 1);
         let steps: &[f64] = if last - first < 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -128,6 +134,15 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
+/// The same ends, if so few steps lie between them that they can be told apart in numbers; else ends that are so far
+/// apart.
+fn ends(low: f64, high: f64) -> (f64, f64) {
+    let [low, high] = [low, high].map(|end| end.clamp(-FARTHEST, FARTHEST));
+    let high = if high > low { high } else { low + 1.0 };
+    let nearest = (low.abs().max(high.abs()) * NEAREST).max(1.0 / FARTHEST);
+    if high - low >= nearest { (low, high) } else { (low, low + nearest) }
+}
+
 /// The smallest round number that is not below `rough`: 1, 2, 5 times a power of ten; 25, 250, ... as well.
 fn step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
@@ -151,6 +166,23 @@ mod tests {
         assert_eq!(labels(&scale), ["0", "200", "400", "600", "800", "1000"]);
         assert_eq!(labels(&Scale::linear("x", 0.0, 0.9, 4)), ["0.0", "0.5", "1.0"]);
         assert_eq!(labels(&Scale::linear("x", 0.0, 0.0, 4)), ["0.0", "0.5", "1.0"]);
+    }
+
+    #[test]
+    fn ticks_are_few_whatever_the_ends() {
+        let ends = [0.0, 5e-324, 1e-310, 1.0, 1.0 + f64::EPSILON, 1e17, 1e300, f64::MAX, f64::INFINITY];
+        let ends: Vec<f64> = ends.into_iter().flat_map(|end| [end, -end]).collect();
+        for (low, high) in ends.iter().flat_map(|low| ends.iter().map(move |high| (*low, *high))) {
+            let mut scales = vec![Scale::linear("x", low, high, 4), Scale::exact("x", low, high, 5)];
+            if low > 0.0 && high >= low {
+                scales.push(Scale::log("x", low, high));
+            }
+            for scale in scales {
+                assert!((1..=16).contains(&scale.ticks.len()), "{low:e} to {high:e}: {}", scale.ticks.len());
+                assert!(scale.ticks.iter().all(|(at, _)| at.is_finite()), "{low:e} to {high:e}: {:?}", scale.ticks);
+                assert!(scale.range.0 < scale.range.1, "{low:e} to {high:e}: {:?}", scale.range);
+            }
+        }
     }
 
     #[test]
