@@ -24,9 +24,9 @@ pub fn begin(members: &Members, bytes: u64, concurrent: u32, pause_ms: u32) -> R
 }
 
 /// Makes requests of the senders out of what both ends have recorded: the time from the opening of the connection to
-/// the last byte at the receiver, and that from when the sender had it. Of each VM's transfers the first `limit` count;
-/// 0: all.
-pub fn complete(recorded: &mut [&mut Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], limit: u32) {
+/// the last byte at the receiver, and that from when the sender had it. The measured time began at `mark_ns` of this
+/// machine's clock. Of each VM's transfers the first `limit` count; 0: all.
+pub fn complete(recorded: &mut [&mut Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], mark_ns: u64, limit: u32) {
     let by_host_clock = |ns: u64, vm: usize| clocks[vm].by_host(ns);
     // A port can be used again: the arrival that counts is the first after the start.
     let mut ends: HashMap<(String, u16, String), Vec<(i64, u64)>> = HashMap::new();
@@ -39,7 +39,6 @@ pub fn complete(recorded: &mut [&mut Recorded], addresses: &[Ipv4Addr], clocks: 
     for (vm, part) in recorded.iter_mut().enumerate() {
         let mut sent = std::mem::take(&mut part.sent);
         sent.truncate(if limit == 0 { usize::MAX } else { limit as usize });
-        let Some(first_ns) = sent.first().map(|sent| sent.start_ns) else { continue };
         part.requests = sent
             .into_iter()
             .map(|sent| {
@@ -49,12 +48,14 @@ pub fn complete(recorded: &mut [&mut Recorded], addresses: &[Ipv4Addr], clocks: 
                 // One that did not bring all was cut off by the end of the run.
                 let end = end.filter(|(_, bytes)| *bytes == sent.bytes);
                 let connected_ns = sent.connected_ns.map(|ns| by_host_clock(ns, vm));
+                // The mark is taken when all VMs have theirs: a transfer may have begun before it.
+                let since_mark_ns = (start_ns - mark_ns as i64).max(0) as u64;
                 // The clocks' error can exceed the time that a small transfer takes.
                 let since_connected = |(end_ns, connected_ns): (i64, i64)| (end_ns - connected_ns).max(0) as u64;
                 RequestTime {
                     to: sent.to,
                     bytes: sent.bytes,
-                    start_us: (sent.start_ns - first_ns) / 1000,
+                    start_us: since_mark_ns / 1000,
                     took_us: end.map(|(end_ns, _)| end_ns.abs_diff(start_ns) / 1000),
                     connected_took_us: end
                         .map(|(end_ns, _)| *end_ns)
@@ -97,10 +98,18 @@ mod tests {
             arrived: vec![arrived(7, 100, 13_000_000), arrived(8, 60, 23_000_000), arrived(7, 100, 31_000_000)],
             ..Recorded::default()
         };
-        let mut recorded = [sender, receiver];
-        complete(&mut recorded.each_mut(), &["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()], &clocks, 3);
-        let took: Vec<_> = recorded[0].requests.iter().map(|r| (r.start_us, r.took_us, r.connected_took_us)).collect();
-        assert_eq!(took, [(0, Some(5000), Some(4500)), (10_000, None, None), (20_000, Some(3000), Some(2500))]);
+        let recorded = [sender, receiver];
+        let addresses = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+        let of_mark = |mark_ns| {
+            let mut recorded = recorded.clone();
+            complete(&mut recorded.each_mut(), &addresses, &clocks, mark_ns, 3);
+            let times = |r: &RequestTime| (r.start_us, r.took_us, r.connected_took_us);
+            recorded[0].requests.iter().map(times).collect::<Vec<_>>()
+        };
+        let took = [(Some(5000), Some(4500)), (None, None), (Some(3000), Some(2500))];
+        let from = |starts: [u64; 3]| starts.into_iter().zip(took).map(|(start, (all, rest))| (start, all, rest));
+        assert_eq!(of_mark(6_000_000), from([4_000, 14_000, 24_000]).collect::<Vec<_>>());
+        assert_eq!(of_mark(10_300_000), from([0, 9_700, 19_700]).collect::<Vec<_>>());
     }
 
     #[test]
@@ -119,7 +128,7 @@ mod tests {
             Recorded { arrived: vec![arrived], ..Recorded::default() },
         ];
         let addresses = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
-        complete(&mut recorded.each_mut(), &addresses, &[Clock::default(); 2], 0);
+        complete(&mut recorded.each_mut(), &addresses, &[Clock::default(); 2], 0, 0);
         let request = &recorded[0].requests[0];
         assert_eq!((request.took_us, request.connected_took_us), (Some(849), Some(0)));
     }

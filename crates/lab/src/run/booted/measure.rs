@@ -124,7 +124,7 @@ impl BootedLab {
         for (index, workload) in scenario.workloads.values().enumerate() {
             if let Workload::Transfers { transfers, .. } = workload {
                 let mut own: Vec<&mut Recorded> = recorded.iter_mut().map(|of_vm| &mut of_vm[index]).collect();
-                transfers::complete(&mut own, &addresses, &clocks, *transfers);
+                transfers::complete(&mut own, &addresses, &clocks, mark_monotonic_ns, *transfers);
             }
         }
         let iperf3 = workload::finish(running, &self.vms, measured_until_ns)?;
