@@ -149,6 +149,8 @@ fn a_killed_lab_goes_on_with_what_is_missing() {
         "{said}"
     );
     assert!(!scratch.path().join("out/nothing-passes.txt").exists());
+    // Of the lab that was killed, too.
+    assert_left_clean(scratch.path());
 }
 
 /// Ctrl-C while the agent runs takes it along.

@@ -14,6 +14,8 @@ use crate::error::LabError;
 
 /// How the names of the lab's trees begin; the process follows, so that no two are alike.
 const PREFIX: &str = "evenkeel-lab-";
+/// How they end if their lab gave the controller to the groups of the root: whoever removes the tree takes it back.
+const GAVE: &str = "-gave";
 /// Where virtual CPUs are.
 const VCPUS: &str = "vcpu";
 /// How long what was killed may take to leave its group.
@@ -86,13 +88,41 @@ impl Hierarchy {
 
     /// Removes the trees of labs that have ended.
     pub fn remove_leftovers(&self) {
-        let trees = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
-        for tree in trees.filter(|tree| tree.file_name().to_str().is_some_and(is_left_over)) {
-            if let Err(error) = remove(&tree.path()) {
-                tracing::debug!(tree = %tree.path().display(), %error, "a cgroup of an earlier lab stays");
+        for tree in below(&self.root) {
+            let name = tree.file_name().unwrap_or_default().to_string_lossy();
+            if !is_left_over(&name) {
+                continue;
+            }
+            match remove(&tree) {
+                Ok(()) if name.ends_with(GAVE) => self.take_back(),
+                Ok(()) => (),
+                Err(error) => {
+                    tracing::debug!(tree = %tree.display(), %error, "a cgroup of an earlier lab stays");
+                }
             }
         }
     }
+
+    /// Where version 2 has which controllers the root's groups have.
+    fn control(&self) -> PathBuf {
+        self.root.join("cgroup.subtree_control")
+    }
+
+    /// Takes the controller from the root's groups, unless one of them has come to use it.
+    fn take_back(&self) {
+        if !below(&self.root).iter().any(|group| uses_controller(group)) {
+            let _ = std::fs::write(self.control(), "-cpu");
+        }
+    }
+}
+
+/// Whether a group of version 2 has a weight or a quota of its own, or passes the controller on.
+fn uses_controller(group: &Path) -> bool {
+    let text = |file: &str| std::fs::read_to_string(group.join(file)).unwrap_or_default();
+    let is_other = |file: &str, default: &str| text(file).split_whitespace().next().is_some_and(|own| own != default);
+    is_other("cpu.weight", "100")
+        || is_other("cpu.max", "max")
+        || text("cgroup.subtree_control").split_whitespace().any(|name| name == "cpu")
 }
 
 /// What a group has of its host's cores.
@@ -119,19 +149,19 @@ pub struct Tree {
 impl Tree {
     /// Makes an empty tree for this process.
     pub fn make(hierarchy: Hierarchy) -> Result<Self, LabError> {
-        let path = hierarchy.root.join(own_name());
         let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let control = hierarchy.root.join("cgroup.subtree_control");
         let was_given = match hierarchy.version {
             Version::V1 => true,
-            Version::V2 => read(&control)?.split_whitespace().any(|name| name == "cpu"),
+            Version::V2 => read(&hierarchy.control())?.split_whitespace().any(|name| name == "cpu"),
         };
+        let path = hierarchy.root.join(own_name() + if was_given { "" } else { GAVE });
         let home = hierarchy.home(&cgroups);
         let tree = Self { hierarchy, path, home, was_given, processes: Vec::new() };
-        if !tree.was_given {
-            write(&control, "+cpu")?;
-        }
+        // The tree is first: its name tells of the controller.
         make(&tree.path)?;
+        if !tree.was_given {
+            write(&tree.hierarchy.control(), "+cpu")?;
+        }
         tree.give(&tree.path)?;
         tree.set(&tree.path, &weight(tree.hierarchy.version, MOST_WEIGHT))?;
         Ok(tree)
@@ -217,8 +247,7 @@ impl Drop for Tree {
             tracing::warn!(%error, "a cgroup of the lab stays; the next lab removes it");
         }
         if !self.was_given {
-            // Others may use it by now.
-            let _ = std::fs::write(self.hierarchy.root.join("cgroup.subtree_control"), "-cpu");
+            self.hierarchy.take_back();
         }
     }
 }
@@ -290,7 +319,7 @@ fn limit(version: Version, quota: Quota) -> Vec<(&'static str, String)> {
     files
 }
 
-/// The name of this process's tree.
+/// The name of this process's tree, without its end.
 fn own_name() -> String {
     let pid = std::process::id();
     format!("{PREFIX}{pid}-{}", started(pid).unwrap_or_default())
@@ -298,7 +327,7 @@ fn own_name() -> String {
 
 /// Whether a tree of this name belongs to a lab that has ended.
 fn is_left_over(name: &str) -> bool {
-    let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    let process = name.strip_suffix(GAVE).unwrap_or(name).strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     let Some((Ok(pid), Ok(start))) = process.map(|(pid, start)| (pid.parse::<u32>(), start.parse::<u64>())) else {
         return false;
     };
@@ -436,16 +465,43 @@ mod tests {
         let outside = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("read");
         busy.kill().and_then(|()| busy.wait()).expect("killed");
         assert!(throttled.throttled > 1 && throttled.throttled_us > 10_000, "{throttled:?}");
-        let place = format!("{}/vm-0/{VCPUS}", own_name());
+        let place = format!("{}/vm-0/{VCPUS}", path.file_name().expect("a name").to_string_lossy());
         assert!(inside.contains(&place) && !outside.contains(PREFIX), "{inside} {outside}");
         assert!(!path.exists());
+    }
+
+    /// In directories that stand for a hierarchy.
+    #[test]
+    fn the_controller_that_a_killed_lab_gave_is_taken_back_unless_others_use_it() {
+        let after = |tree: &str, files: &[(&str, &str)]| {
+            let directory = tempfile::tempdir().expect("a directory");
+            let root = directory.path();
+            let tree = root.join(format!("{PREFIX}{}-{tree}", std::process::id()));
+            std::fs::create_dir_all(tree.join("vm-0/vcpu")).expect("made");
+            std::fs::create_dir(root.join("machine")).expect("made");
+            std::fs::write(root.join("cgroup.subtree_control"), "cpu memory\n").expect("written");
+            for (file, text) in [("cpu.weight", "100\n"), ("cpu.max", "max 100000\n")].iter().chain(files) {
+                std::fs::write(root.join("machine").join(file), text).expect("written");
+            }
+            Hierarchy { version: Version::V2, root: root.to_owned() }.remove_leftovers();
+            let control = std::fs::read_to_string(root.join("cgroup.subtree_control")).expect("read");
+            (tree.exists(), control == "-cpu")
+        };
+        assert_eq!(after("1-gave", &[("cgroup.subtree_control", "memory\n")]), (false, true));
+        assert_eq!(after("1", &[]), (false, false), "another gave it");
+        for used in [("cpu.weight", "300\n"), ("cpu.max", "20000 100000\n"), ("cgroup.subtree_control", "cpu\n")] {
+            assert_eq!(after("1-gave", &[used]), (false, false), "{used:?}");
+        }
+        let living = format!("{}-gave", started(std::process::id()).expect("runs"));
+        assert_eq!(after(&living, &[]), (true, false));
     }
 
     #[test]
     fn a_tree_is_left_over_when_its_lab_is_gone() {
         assert!(!is_left_over(&own_name()));
         let own = std::process::id();
-        assert!(is_left_over(&format!("{PREFIX}{own}-1")));
+        assert!(is_left_over(&format!("{PREFIX}{own}-1")) && is_left_over(&format!("{PREFIX}{own}-1{GAVE}")));
+        assert!(!is_left_over(&(own_name() + GAVE)));
         assert!(is_left_over(&format!("{PREFIX}{}-1", u32::MAX)));
         for other in ["evenkeel-lab-", "evenkeel-lab-x-1", "evenkeel-lab-1", "machine.slice"] {
             assert!(!is_left_over(other), "{other}");

@@ -14,6 +14,7 @@ pub mod preflight;
 pub mod qdisc;
 pub mod qmp;
 pub mod schedule;
+pub mod scratch;
 pub mod seat;
 pub mod vm;
 pub mod waits;

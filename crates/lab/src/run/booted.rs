@@ -38,6 +38,7 @@ use crate::host::domain;
 use crate::host::linux::Linux;
 use crate::host::net::{HostBridge, VmPort};
 use crate::host::schedule::Schedule;
+use crate::host::scratch::Scratch;
 use crate::host::vm::Vm;
 use crate::proto::Op;
 use crate::workload::Roles;
@@ -59,7 +60,7 @@ pub struct BootedLab {
     /// Ticks per second of the guests' kernels: all of Debian's have the same.
     hz: u32,
     /// Sockets and consoles; removed when dropped, after the VMs.
-    directory: tempfile::TempDir,
+    directory: Scratch,
 }
 
 /// A host.
@@ -82,10 +83,7 @@ impl BootedHost {
 impl BootedLab {
     /// Boots the VMs of a scenario in the calling thread's network namespace.
     pub fn boot(scenario: &Scenario, shared: &Shared, meter: &Meter) -> Result<Self, LabError> {
-        let directory = tempfile::Builder::new()
-            .prefix("evenkeel-lab-")
-            .tempdir()
-            .map_err(|e| LabError::io("making a temporary directory", e))?;
+        let directory = Scratch::make()?;
         let hosts = hosts(scenario, shared.own_hosts);
         let specs = specs(scenario, shared, directory.path());
         let domains = hosts.iter().filter(|h| h.host.in_vm).count();

@@ -29,6 +29,7 @@ use self::booted::BootedLab;
 use crate::error::LabError;
 use crate::host::cgroup::Hierarchy;
 use crate::host::preflight::{self, Machine, Scheduling};
+use crate::host::scratch;
 use crate::host::vm::{Accelerator, Userland};
 use crate::interrupt::Interrupt;
 use crate::prepare::{self, GuestImage, KernelSeries};
@@ -57,8 +58,8 @@ impl batch::Engine for Lab {
         plan::check_namespaces(scenario, &preflight::namespace_congestion_controls())
     }
 
-    /// Groups cells that share booted VMs. Repetitions are outermost: whatever else the machine does in the meantime is
-    /// spread over all variants alike.
+    /// Groups cells that share booted VMs. In a group, repetitions are outermost: whatever else the machine does in the
+    /// meantime is spread over its variants alike.
     fn groups(&self, cells: &[Cell]) -> Vec<Vec<usize>> {
         plan::by_boot(cells)
     }
@@ -96,6 +97,7 @@ impl batch::Engine for Lab {
     /// In a network namespace of the thread's own.
     fn worker(&self, shared: &Shared) -> Result<Machines, LabError> {
         booted::remove_counts(&shared.directory)?;
+        scratch::remove_leftovers();
         if let Some(hierarchy) = Hierarchy::find() {
             hierarchy.remove_leftovers();
         }
