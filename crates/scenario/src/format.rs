@@ -164,7 +164,7 @@ pub struct Record {
     /// Whether packets are captured: headers, on the host's side of every port and inside the first VM of the sending
     /// group.
     pub capture: bool,
-    /// Period of the bottleneck queue's series. 0: no series.
+    /// Period of the series of the bottleneck queue and of CERA's windows. 0: none.
     #[schemars(range(min = 0, max = 60_000))]
     pub queue_period_ms: u32,
     /// Whether the bottleneck is the network card of the first sending VM's host. How long each packet waits there is

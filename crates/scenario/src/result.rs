@@ -104,25 +104,20 @@ impl FlowRecord {
     }
 }
 
-/// Names that [`Series::name`] can have.
-pub const SERIES: &[&str] = &[
-    "rtt_ms",
-    "block_ms",
-    "meas_rtt_ms",
-    "srtt_ms",
-    "rto_ms",
-    "cwnd_segments",
-    "queue_segments",
-    "share_segments",
-    "vcpu_wait_ms",
+/// Names that [`Series::name`] can have, each with what a point is. An engine that does not record one leaves it out.
+pub const SERIES: &[(&str, &str)] = &[
+    ("rtt_ms", "A ping's reply, and the time from its request."),
+    ("block_ms", "A strobe's request, and the time until the whole block was there."),
+    ("meas_rtt_ms", "An RTT sample of the first sender's TCP."),
+    ("srtt_ms", "The smoothed RTT of a sender's socket (TCP_INFO), every `tcp_info_period_ms`."),
+    ("rto_ms", "Its retransmission timeout."),
+    ("cwnd_segments", "Its congestion window."),
+    ("queue_segments", "The bottleneck's backlog, every `queue_period_ms`."),
+    ("share_segments", "The window that CERA has for a VM, every `queue_period_ms`; recorded by the simulator."),
+    ("vcpu_wait_ms", "The end of a virtual CPU's wait for its core, and how long it was; recorded by the lab."),
 ];
 
 /// A series over time.
-///
-/// Names in use: `rtt_ms` (ping, one point per reply), `block_ms` (strobe, one point per request), `meas_rtt_ms` (RTT
-/// samples of the sender's TCP), `srtt_ms`, `rto_ms`, `cwnd_segments` (TCP_INFO), `queue_segments` (bottleneck
-/// backlog), `share_segments` (the window that CERA has for a VM), `vcpu_wait_ms` (how long a virtual CPU waited for a
-/// core of its host).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// What is recorded, with its unit.

@@ -21,7 +21,8 @@ pub(crate) fn metric_names(generator: &mut SchemaGenerator) -> Schema {
 
 /// One of the recorded series.
 pub(crate) fn series_name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": SERIES })
+    let names: Vec<&str> = SERIES.iter().map(|(name, _)| *name).collect();
+    json_schema!({ "type": "string", "enum": names })
 }
 
 /// A list of recorded series.

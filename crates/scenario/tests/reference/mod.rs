@@ -73,7 +73,11 @@ pub fn text() -> String {
     for metric in Metric::ALL.iter().map(|metric| metric.about()) {
         writeln!(out, "| `{}` | {} | {} |", metric.name, metric.unit, metric.description).unwrap();
     }
-    writeln!(out, "\n### Series\n\n`{}`\n", SERIES.join("`, `")).unwrap();
+    writeln!(out, "\n### Series\n\n| name | a point |\n|---|---|").unwrap();
+    for (name, point) in SERIES {
+        writeln!(out, "| `{name}` | {point} |").unwrap();
+    }
+    out.push('\n');
     out
 }
 

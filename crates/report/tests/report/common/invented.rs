@@ -24,7 +24,7 @@ pub fn invent(loaded: &LoadedScenario) -> (RunSet, Vec<RunRecord>) {
                     .collect(),
                 counters: [].into(),
                 flows: Vec::new(),
-                series: SERIES.iter().map(|name| series(name, &mut dice)).collect(),
+                series: SERIES.iter().map(|(name, _)| series(name, &mut dice)).collect(),
                 packets: packets(repetition == 1),
                 remarks: Vec::new(),
             });
