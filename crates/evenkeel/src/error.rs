@@ -151,6 +151,7 @@ impl From<HostError> for CliError {
     fn from(error: HostError) -> Self {
         let exit = match &error {
             HostError::Config(_) => Exit::Usage,
+            HostError::Stays { .. } => Exit::Stays,
             HostError::Missing { .. }
             | HostError::Datapath(DatapathError::CannotRun { .. } | DatapathError::NoBpfFs { .. }) => Exit::Missing,
             _ => Exit::Failed,

@@ -13,6 +13,8 @@ pub enum Exit {
     Usage = 2,
     /// This machine lacks something.
     Missing = 3,
+    /// `--stop` could not put everything back.
+    Stays = 4,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -24,6 +26,7 @@ Exit codes:
   1    failed
   2    the arguments or the scenario are not valid
   3    this machine lacks something: a privilege, a program, a module
+  4    --stop could not put everything back
   130  interrupted with Ctrl-C
 
 Environment:

@@ -130,8 +130,7 @@ impl HostError {
                  then remove it",
             ),
             Self::Stays { .. } => Some(
-                "what is left is noted: mend the cause, then run `evenkeel host --stop` again, which needs no agent \
-                 (after `systemctl stop evenkeel-host`, as systemd starts one that has failed again)",
+                "what is left is noted: mend the cause, then run `evenkeel host --stop` again, which needs no agent",
             ),
             Self::Missing { help, .. } => Some(help),
             Self::Netlink { source, .. } | Self::Io { source, .. }

@@ -187,7 +187,7 @@ impl Service for ControlService {
                 let is_heard = self.stop.send(reply).await.is_ok();
                 vec![match answer.await {
                     Ok(Ok(stopped)) if is_heard => Response::Stopped(stopped),
-                    Ok(Err(why)) => Response::Refused { why },
+                    Ok(Err(why)) => Response::Stays { why },
                     _ => Response::Refused { why: "ended before it could".to_owned() },
                 }]
             }
@@ -318,10 +318,8 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 let outcome = dismantle(&core, &mut links, &options.run_dir);
                 let (answer, outcome) = match outcome {
                     Ok(stopped) => (Ok(stopped), Ok(())),
-                    Err(error) => {
-                        let help = error.help().unwrap_or_default();
-                        (Err(format!("ends, but {error}; {help}")), Err(error))
-                    }
+                    Err(HostError::Stays { why }) => (Err(why.clone()), Err(HostError::Stays { why })),
+                    Err(error) => (Err(error.to_string()), Err(error)),
                 };
                 if outcome.is_ok() {
                     tracing::info!("everything is removed");

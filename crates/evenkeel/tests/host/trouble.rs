@@ -96,11 +96,11 @@ fn a_stop_that_fails_is_said_by_both_and_can_be_run_again() {
     let stop = || host.evenkeel(&["host", "--stop", "--run-dir", &run, "--pin-dir", &pins]);
     let refused = |output: std::process::Output| {
         let text = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && text.contains("cannot remove"), "{text}");
+        assert!(output.status.code() == Some(4) && text.contains("cannot remove"), "{text}");
         assert!(text.contains("run `evenkeel host --stop` again"), "{text}");
     };
     refused(stop());
-    assert_eq!(host.ended(), Some(1), "an agent that has said farewell goes on, or says that all is well");
+    assert_eq!(host.ended(), Some(4), "an agent that has said farewell goes on, or says that all is well");
     let stop = || host.evenkeel(&["host", "--stop", "--run-dir", &run, "--pin-dir", &pins]);
     refused(stop());
     assert_eq!(queue_length("vp1"), 4000, "its note holds");

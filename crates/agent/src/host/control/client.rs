@@ -119,11 +119,12 @@ impl Client {
     /// Ends the agent; it removes everything first.
     ///
     /// # Errors
-    /// [`HostError::Answer`]; [`HostError::NotRunning`] if it was gone before it had answered.
+    /// [`HostError::Stays`]; [`HostError::Answer`]; [`HostError::NotRunning`] if it was gone before it had answered.
     pub fn stop(&mut self) -> Result<Stopped, HostError> {
         self.ask(Ask::Stop)?;
         match self.line()? {
             Response::Stopped(stopped) => Ok(stopped),
+            Response::Stays { why } => Err(HostError::Stays { why }),
             other => Err(self.unexpected(&other)),
         }
     }
@@ -159,6 +160,7 @@ impl Client {
             Response::Done => "that it is done",
             Response::Completions { .. } | Response::Leased(_) => "a lease",
             Response::Stopped(_) => "that it stops",
+            Response::Stays { .. } => "what it has not put back",
             Response::Refused { .. } => "a refusal",
         };
         self.bad(format!("answered {name}, which was not asked for"))

@@ -101,6 +101,11 @@ pub enum Response {
     Leased(Leased),
     /// Answer to [`Ask::Stop`].
     Stopped(Stopped),
+    /// The other answer to it: the agent ends, but not everything could be put back.
+    Stays {
+        /// What is not, and why.
+        why: String,
+    },
     /// It was not understood, or could not be done.
     Refused {
         /// What was wrong; goes on from "the agent at SOCKET".
