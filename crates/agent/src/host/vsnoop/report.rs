@@ -28,7 +28,8 @@ pub struct VsnoopPort {
     /// What its agent says against that, in words.
     #[serde(default)]
     pub objections: Vec<String>,
-    /// A doubt that the VM itself has raised, for good: nothing is acknowledged for it until its port is made anew.
+    /// A doubt that the VM itself has raised: nothing is acknowledged for it until its port is made anew, or vSnoop is
+    /// off there.
     #[serde(default)]
     pub doubt: Option<Doubt>,
     /// The VM's virtual CPUs, which show whether it has its core.
