@@ -87,14 +87,6 @@ impl HostError {
         Self::Io { context: context.into(), source: source.into() }
     }
 
-    /// What has kept `--stop` from its end.
-    pub(super) fn stays(error: Self) -> Self {
-        match error {
-            Self::Stays { .. } => error,
-            other => Self::Stays { why: other.to_string() },
-        }
-    }
-
     /// A netlink error with what was tried.
     pub(super) fn netlink(context: impl Into<String>, source: io::Error) -> Self {
         Self::Netlink { context: context.into(), source }

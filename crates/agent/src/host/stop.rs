@@ -60,7 +60,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
 
 /// Removes what an agent that is gone has put on this host.
 fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
-    remove_all(state, run_dir, pin_dir).map_err(HostError::stays)
+    remove_all(state, run_dir, pin_dir).map_err(|error| HostError::Stays { why: what_stays(error) })
 }
 
 fn remove_all(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
@@ -83,14 +83,22 @@ fn remove_all(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stoppe
 /// Removes all that the running agent has put on ports.
 ///
 /// # Errors
-/// [`HostError::Stays`]: it is noted still, and can be tried again without this agent.
-pub(super) fn dismantle(core: &RefCell<Core>, links: &mut Links, run_dir: &Path) -> Result<Stopped, HostError> {
+/// What stays, and why: it is noted still, and can be tried again without this agent.
+pub(super) fn dismantle(core: &RefCell<Core>, links: &mut Links, run_dir: &Path) -> Result<Stopped, String> {
     let mut take = || {
         let list = links.list()?.links;
         let (ports, state, unsettled) = core.borrow_mut().dismantle(&list)?;
         put_back(links, ports, state, unsettled, run_dir)
     };
-    take().map_err(HostError::stays)
+    take().map_err(what_stays)
+}
+
+/// The words of [`HostError::Stays`].
+fn what_stays(error: HostError) -> String {
+    match error {
+        HostError::Stays { why } => why,
+        other => other.to_string(),
+    }
 }
 
 /// Puts back the queues that nobody else has set since, and forgets what was changed.

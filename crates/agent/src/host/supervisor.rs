@@ -153,7 +153,7 @@ impl Drop for Listeners {
     }
 }
 
-/// Where the outcome of a `--stop` goes; of one that failed, what to do next, too.
+/// Where the outcome of a `--stop` goes, or what it has not put back.
 type Reply = oneshot::Sender<Result<Stopped, String>>;
 
 struct ControlService {
@@ -316,20 +316,15 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 channels.end();
                 core.borrow_mut().farewell();
                 let outcome = dismantle(&core, &mut links, &options.run_dir);
-                let (answer, outcome) = match outcome {
-                    Ok(stopped) => (Ok(stopped), Ok(())),
-                    Err(HostError::Stays { why }) => (Err(why.clone()), Err(HostError::Stays { why })),
-                    Err(error) => (Err(error.to_string()), Err(error)),
-                };
                 if outcome.is_ok() {
                     tracing::info!("everything is removed");
                 }
                 // The client may have gone meanwhile; its request is done all the same.
-                let _ = reply.send(answer);
+                let _ = reply.send(outcome.clone());
                 // The task that took the request writes the answer, and needs this time.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 // Guests and the datapath have been told that nobody is here: an agent must not go on.
-                return outcome;
+                return outcome.map(drop).map_err(|why| HostError::Stays { why });
             }
         }
     }
