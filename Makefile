@@ -27,11 +27,12 @@ export CARGO_BUILD_TARGET := $(TARGET)
 export RUSTFLAGS := -C target-feature=+crt-static
 export CARGO_TERM_COLOR ?= auto
 
-RESULTS := demo $(addprefix pvtcp/,shared-core fig4-rtt table1-one-sender fig5-senders fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack fig13-density \
+# A number of runs stands where it is not the scenario's.
+RESULTS := demo $(addprefix pvtcp/,shared-core fig4-rtt table1-one-sender fig5-senders fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack fig13-density:2 \
              s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
            $(addprefix proboscis/,incast answers one-to-all all-to-all) \
-           $(addprefix vflood/,fig6 answer wire fig7 fig7-slow-port rest fig10 with-vsnoop migration table1 table1-slices table1-crowded fairness) $(addprefix vsnoop/,receiver idle ask bulk) \
-           $(addprefix cera/,fig2 fig4 fig5 with-vflood) $(addprefix hosts/,ping transfers answer bulk) tax/mixed
+           $(addprefix vflood/,fig6 answer wire fig7 fig7-slow-port rest fig10 with-vsnoop migration:2 table1 table1-slices table1-crowded fairness) $(addprefix vsnoop/,receiver:6 idle ask bulk:1) \
+           $(addprefix cera/,fig2:3 fig4:3 fig5:3 with-vflood:3) $(addprefix hosts/,ping transfers answer bulk) tax/mixed
 
 # Small sets of runs, by the names of their scenarios.
 KEPT := docs/results/data
@@ -163,10 +164,7 @@ fmt:
 
 # Every experiment of docs/results in the lab, one after the other: some hours on two cores. Leave the machine alone meanwhile.
 results: build
-	for name in $(RESULTS); do \
-	    $(EVENKEEL) lab scenarios/$$name.toml && \
-	    $(EVENKEEL) report results/$$name --page docs/results/$$(echo $$name | tr / -).md --keep $(KEPT)/$$name || exit 1; \
-	done
+	sh packaging/results.sh $(EVENKEEL) $(KEPT) $(RESULTS)
 
 # Every simulation of docs/results: an hour on two cores. It goes on where it was interrupted; runs of other code are refused, and RESTART=--restart makes
 # all again.

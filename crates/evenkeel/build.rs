@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use sha2::{Digest, Sha256};
 
-/// What both engines have: what is drawn and placed, and how measurements become metrics.
+/// What both engines have: what is drawn and placed, how measurements become metrics, what settings come to.
 const SHARED: &[&str] = &[
     "crates/scenario/data",
     "crates/scenario/src/arrivals.rs",
@@ -18,6 +18,11 @@ const SHARED: &[&str] = &[
     "crates/scenario/src/sizes.rs",
     "crates/scenario/src/slices.rs",
     "crates/scenario/src/sweep.rs",
+    "crates/settings/src/cera.rs",
+    "crates/settings/src/proboscis.rs",
+    "crates/settings/src/pvtcp.rs",
+    "crates/settings/src/vflood.rs",
+    "crates/settings/src/vsnoop.rs",
 ];
 /// The simulator has all mechanisms.
 const OF_SIM: &[&str] = &["algo", "crates/algo/src", "crates/sim/src"];

@@ -1,7 +1,8 @@
 //! What the lab says to the runner inside a VM: JSON lines over a virtio-serial port.
 //!
 //! The host sends one [`Call`] per line and gets one [`Reply`] per line with the same `id`; the guest never speaks
-//! unasked. Long work runs in threads of the guest's runner and is fetched with [`Op::Collect`].
+//! unasked. Long work runs in threads of the guest's runner; what it has recorded is fetched with
+//! [`Op::Collect`].
 
 use std::collections::BTreeMap;
 
@@ -92,7 +93,8 @@ pub enum Op {
         offset: u64,
     },
     /// Counters of the kernel: all of /proc/net/netstat and /proc/net/snmp as nstat names them (`TcpExtTCPTimeouts`,
-    /// `TcpRetransSegs`), `CpuBusyUs` and `CpuIdleUs` from /proc/stat, `EthTxDropped` and `EthRxDropped` of eth0.
+    /// `TcpRetransSegs`), `CpuBusyUs` and `CpuIdleUs` from /proc/stat, `EthTxDropped` and `EthRxDropped` of eth0,
+    /// `QdiscDropped` of shaped devices.
     /// Answered by [`Answer::Counters`].
     Counters,
     /// Start a task of a workload, until [`Op::Stop`]. Answered by [`Answer::Started`].
@@ -128,15 +130,17 @@ pub enum Op {
         phase_us: u64,
     },
     /// Begin the measured time in this VM: forget what tasks have recorded so far, start the TCP_INFO sampler over all
-    /// the first workload's sockets in this VM. Answered by [`Answer::Done`].
+    /// the first workload's sockets in this VM. Answered by [`Answer::Counters`], as they are then.
     Mark {
         /// How many workloads the run has.
         workloads: u8,
         /// 0: no sampler.
         tcp_info_period_ms: u32,
     },
-    /// End the measured time: stop the sampler, fetch what was recorded since [`Op::Mark`]. Tasks go on. Answered by
-    /// [`Answer::Recorded`].
+    /// End the measured time: nothing is recorded from now on, and the sampler stops. Tasks go on. Answered by
+    /// [`Answer::Counters`], as they are then.
+    End,
+    /// Fetch what was recorded between [`Op::Mark`] and [`Op::End`]. Answered by [`Answer::Recorded`].
     Collect,
     /// Watch the queue of this kind at one of this VM's devices until [`Op::Queue`]. Answered by [`Answer::Done`].
     WatchQueue {
@@ -416,7 +420,7 @@ pub enum Answer {
     Queue(Backlog),
 }
 
-/// What a VM recorded of a workload between [`Op::Mark`] and [`Op::Collect`].
+/// What a VM recorded of a workload between [`Op::Mark`] and [`Op::End`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Recorded {
     /// Length of the measured time by this VM's clock.

@@ -59,7 +59,7 @@ struct Request {
 #[derive(Debug)]
 struct State {
     mark: Instant,
-    /// Between mark and collect.
+    /// Between mark and end.
     live: bool,
     blocks: Vec<(u64, u64)>,
     pings: Vec<(u64, u64)>,
@@ -139,7 +139,7 @@ impl Recording {
     }
 
     /// Ends the measured time. None when it had not begun. The sampler's part is left empty.
-    pub fn collect(&self) -> Option<Recorded> {
+    pub fn end(&self) -> Option<Recorded> {
         let mut state = self.state();
         if !std::mem::take(&mut state.live) {
             return None;
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn what_came_before_the_mark_is_forgotten() {
         let recording = Recording::new();
-        assert!(recording.collect().is_none());
+        assert!(recording.end().is_none());
         let early = Instant::now();
         recording.block(early, early);
         let mark = recording.mark();
@@ -383,10 +383,10 @@ mod tests {
         recording.block(mark, mark + Duration::from_millis(2));
         recording.ping(mark, mark + Duration::from_millis(3));
         recording.ping_lost(mark);
-        let recorded = recording.collect().expect("marked");
+        let recorded = recording.end().expect("marked");
         assert_eq!((recorded.blocks, recorded.pings, recorded.pings_lost), (vec![(0, 2000)], vec![(3000, 3000)], 1));
         recording.block(mark, mark);
-        assert!(recording.collect().is_none());
+        assert!(recording.end().is_none());
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
         recording.connected(7, 1, 3);
         recording.connected(7, 2, 4);
         recording.connected(7, 2, 6);
-        let sent = recording.collect().expect("marked").sent;
+        let sent = recording.end().expect("marked").sent;
         let times: Vec<_> = sent.iter().map(|sent| (sent.port, sent.start_ns, sent.connected_ns)).collect();
         assert_eq!(times, [(7, 2, Some(4)), (8, 2, None), (7, 5, None)]);
     }
@@ -417,7 +417,7 @@ mod tests {
         let done = recording.request(to, 2, mark + Duration::from_millis(1));
         recording.request(to, 3, mark + Duration::from_millis(2));
         recording.request_done(done, mark + Duration::from_millis(5));
-        let times: Vec<_> = recording.collect().expect("marked").requests.into_iter().collect();
+        let times: Vec<_> = recording.end().expect("marked").requests.into_iter().collect();
         assert_eq!(
             times.iter().map(|t| (t.bytes, t.start_us, t.took_us)).collect::<Vec<_>>(),
             [(2, 1000, Some(4000)), (3, 2000, None)]
@@ -431,7 +431,7 @@ mod tests {
         recording.spawn("a", |_| panic!("ouch")).expect("started").join().expect("caught");
         recording.spawn("b", |_| anyhow::bail!("no")).expect("started").join().expect("caught");
         recording.mark();
-        assert_eq!(recording.collect().expect("marked").errors, ["a: panic: ouch", "b: no"]);
+        assert_eq!(recording.end().expect("marked").errors, ["a: panic: ouch", "b: no"]);
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl Tasks {
             Op::Mark { workloads, tcp_info_period_ms } => {
                 self.mark(workloads, Duration::from_millis(tcp_info_period_ms.into()))
             }
+            Op::End => self.end(),
             Op::Collect => self.collect(),
             Op::WatchQueue { device, kind, period_ms } => {
                 self.queue = Some(BacklogSampler::start(&device, &kind, period_ms)?);
@@ -112,7 +113,14 @@ impl Tasks {
         for place in 0..workloads {
             self.workload(place).mark(if place == 0 { period } else { Duration::ZERO })?;
         }
-        Ok(Answer::Done)
+        Ok(Answer::Counters { values: counters::read()? })
+    }
+
+    /// Ends the measured time.
+    fn end(&mut self) -> anyhow::Result<Answer> {
+        anyhow::ensure!(!self.workloads.is_empty(), "the measured time has not begun");
+        self.workloads.iter_mut().try_for_each(Workload::end)?;
+        Ok(Answer::Counters { values: counters::read()? })
     }
 
     fn collect(&mut self) -> anyhow::Result<Answer> {

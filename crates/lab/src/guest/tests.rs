@@ -61,6 +61,7 @@ impl Host {
 
     /// What was recorded of each workload.
     fn collect_all(&mut self) -> Vec<Recorded> {
+        assert!(matches!(self.ok(Op::End), Answer::Counters { .. }));
         let Answer::Recorded { workloads } = self.ok(Op::Collect) else { panic!("not a record") };
         workloads
     }
@@ -202,6 +203,26 @@ fn a_strobe_asks_until_it_has_done_its_requests_since_the_mark() {
 }
 
 #[test]
+fn what_comes_after_the_end_is_not_recorded() {
+    let mut host = Host::new();
+    host.ok(serve_op(ServeRole::Sink));
+    host.ok(start_op(bulk_task(1)));
+    assert!(host.call(Op::End).is_err_and(|error| error.contains("not begun")));
+    let before_mark = Instant::now();
+    host.ok(Op::Mark { workloads: 1, tcp_info_period_ms: 2 });
+    assert!(host.call(Op::Collect).is_err_and(|error| error.contains("not ended")));
+    thread::sleep(Duration::from_millis(20));
+    host.ok(Op::End);
+    let longest = before_mark.elapsed();
+    thread::sleep(Duration::from_millis(100));
+    let Answer::Recorded { workloads } = host.ok(Op::Collect) else { panic!("not a record") };
+    assert!(u128::from(workloads[0].measured_us) <= longest.as_micros(), "{} {longest:?}", workloads[0].measured_us);
+    let last = workloads[0].sockets.iter().flat_map(|socket| &socket.samples).map(|sample| sample.t_us).max();
+    assert!(last.is_some_and(|us| u128::from(us) <= longest.as_micros()), "{last:?} {longest:?}");
+    assert!(host.call(Op::Collect).is_err_and(|error| error.contains("not ended")));
+}
+
+#[test]
 fn a_workload_can_be_stopped_and_started_again() {
     let mut host = Host::new();
     for _ in 0..3 {
@@ -262,7 +283,7 @@ fn a_strobe_stops_in_the_middle_of_a_block() {
     let (progress, asking) = strobe::start(&client, &[address], request, SocketSettings::default()).expect("connects");
     client.mark();
     thread::sleep(Duration::from_millis(50));
-    let recorded = client.collect().expect("marked");
+    let recorded = client.end().expect("marked");
     assert!(recorded.blocks.is_empty() && recorded.received[0].1 > 0);
     let asked = Instant::now();
     client.stop();
@@ -302,7 +323,7 @@ fn a_sink_takes_clients_that_leave_for_no_error() {
     }
     drop(client);
     thread::sleep(Duration::from_millis(20));
-    let recorded = server.collect().expect("marked");
+    let recorded = server.end().expect("marked");
     assert_eq!((recorded.received.len(), recorded.errors.len()), (3, 0));
     server.stop();
     serving.join().expect("no panic");

@@ -247,8 +247,8 @@ impl<'a> Agent<'a> {
 
     /// What it has counted so far.
     pub fn read(&mut self) -> Result<Counted, LabError> {
-        self.check_alive()?;
-        let status = self.status()?;
+        // Whether it is alive is asked only if it does not answer: that starts a program in a domain.
+        let status = self.status().or_else(|error| self.check_alive().and(Err(error)))?;
         counted(&status).ok_or_else(|| self.failure(format!("cannot read its status: {status}")))
     }
 

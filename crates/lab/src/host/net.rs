@@ -9,6 +9,7 @@
 //! The namespace has no name and lives as long as the lab and its VMs, so nothing of it can be left behind. Qdiscs and
 //! links are set by iproute2, because rtnetlink's qdisc attributes do not cover HTB and TBF.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 
@@ -18,6 +19,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 
+use super::qdisc;
 use crate::error::LabError;
 
 const BRIDGE: &str = "br0";
@@ -106,14 +108,12 @@ impl HostBridge {
 
     /// Sets the MTU of its devices in the lab's namespace.
     pub fn configure(&self, mtu_bytes: u32) -> Result<(), LabError> {
-        let devices = std::iter::once(&self.switch_port).chain((!self.in_vm).then_some(&self.uplink));
-        devices.into_iter().try_for_each(|device| ip(&format!("link set {device} mtu {mtu_bytes}")))
+        self.devices().try_for_each(|device| ip(&format!("link set {device} mtu {mtu_bytes}")))
     }
 
-    /// Packets dropped so far at its ends of the uplink that are in the lab's namespace.
-    pub fn drops(&self) -> Result<u64, LabError> {
-        let devices = std::iter::once(&self.switch_port).chain((!self.in_vm).then_some(&self.uplink));
-        devices.into_iter().map(|device| drops(device).map(|d| d.buffer + d.port_queue)).sum()
+    /// Its ends of the uplink that are in the lab's namespace.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.switch_port.as_str()).chain((!self.in_vm).then_some(self.uplink.as_str()))
     }
 }
 
@@ -182,10 +182,9 @@ impl VmPort {
         ip(&format!("link set {} txqueuelen {queue_segments} mtu {mtu_bytes}", self.tap))
     }
 
-    /// Packets dropped so far at its port, and on the way to its driver domain.
-    pub fn drops(&self) -> Result<u64, LabError> {
-        let devices = std::iter::once(&self.tap).chain(self.is_link.then_some(&self.inner));
-        devices.into_iter().map(|device| drops(device).map(|d| d.buffer + d.port_queue)).sum()
+    /// Its port, and the one on the way to its driver domain.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.tap.as_str()).chain(self.is_link.then_some(self.inner.as_str()))
     }
 }
 
@@ -279,58 +278,33 @@ pub fn shape(device: &str, shaping: Shaping<'_>) -> Result<(), LabError> {
     lines[1..].iter().try_for_each(|line| tc(line))
 }
 
-/// Packets dropped so far at a port: by its shaper's buffer and by its queue towards the VM.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct PortDrops {
-    /// Dropped by the drop-tail buffer.
-    buffer: u64,
-    /// Dropped because the VM's port queue was full.
-    port_queue: u64,
-}
-
-/// Reads a port's drops.
-fn drops(tap: &str) -> Result<PortDrops, LabError> {
-    let json = command(&["tc", "-s", "-j", "qdisc", "show", "dev", tap])?;
-    let buffer = parse_qdisc_drops(&json).ok_or_else(|| LabError::Command {
-        command: format!("tc -s -j qdisc show dev {tap}"),
+/// Packets dropped so far at these devices: by shapers' queues, and by the queue towards a VM.
+pub fn drops<'a>(mut devices: impl Iterator<Item = &'a str>) -> Result<u64, LabError> {
+    let (shaped, json) = (qdisc::drops()?, command(&["ip", "-s", "-j", "link", "show"])?);
+    let links = parse_links(&json).ok_or_else(|| LabError::Command {
+        command: "ip -s -j link show".to_owned(),
         why: format!("cannot read its answer: {json}"),
     })?;
-    let json = command(&["ip", "-s", "-j", "link", "show", "dev", tap])?;
-    let port_queue = parse_link_drops(&json).ok_or_else(|| LabError::Command {
-        command: format!("ip -s -j link show dev {tap}"),
-        why: format!("cannot read its answer: {json}"),
-    })?;
-    Ok(PortDrops { buffer, port_queue })
+    devices.try_fold(0, |sum, device| {
+        let gone = || LabError::io(format!("reading what {device} has dropped"), std::io::ErrorKind::NotFound);
+        let (index, dropped) = links.get(device).ok_or_else(gone)?;
+        Ok(sum + dropped + shaped.get(index).copied().unwrap_or(0))
+    })
 }
 
-fn parse_qdisc_drops(json: &str) -> Option<u64> {
-    let qdiscs: serde_json::Value = serde_json::from_str(json).ok()?;
-    let leaf = |q: &&serde_json::Value| q["handle"] == "10:";
-    Some(qdiscs.as_array()?.iter().filter(leaf).filter_map(|q| q["drops"].as_u64()).sum())
-}
-
-fn parse_link_drops(json: &str) -> Option<u64> {
+/// Each device's index, and what it has dropped of what it was to send.
+fn parse_links(json: &str) -> Option<BTreeMap<String, (u32, u64)>> {
     let links: serde_json::Value = serde_json::from_str(json).ok()?;
-    links[0]["stats64"]["tx"]["dropped"].as_u64()
+    let link = |link: &serde_json::Value| {
+        let index = u32::try_from(link["ifindex"].as_u64()?).ok()?;
+        Some((link["ifname"].as_str()?.to_owned(), (index, link["stats64"]["tx"]["dropped"].as_u64()?)))
+    };
+    links.as_array()?.iter().map(link).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_the_leaf_of_a_shaped_port() {
-        let json = r#"[
-            {"kind":"htb","handle":"1:","root":true,"drops":7},
-            {"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":16},"drops":7,"qlen":3}
-        ]"#;
-        assert_eq!(parse_qdisc_drops(json), Some(7));
-    }
-
-    #[test]
-    fn an_unshaped_port_drops_nothing_in_its_buffer() {
-        assert_eq!(parse_qdisc_drops(r#"[{"kind":"noqueue","drops":0}]"#), Some(0));
-    }
 
     #[test]
     fn a_host_in_a_vm_has_links_to_its_vms_only() {
@@ -355,11 +329,12 @@ mod tests {
     }
 
     #[test]
-    fn reads_link_drops() {
-        assert_eq!(
-            parse_link_drops(r#"[{"ifname":"t","stats64":{"rx":{"dropped":1},"tx":{"bytes":5,"dropped":42}}}]"#),
-            Some(42)
-        );
-        assert_eq!(parse_link_drops("[]"), None);
+    fn links_are_read_by_their_names() {
+        let json = r#"[
+            {"ifindex":1,"ifname":"lo","stats64":{"rx":{"dropped":0},"tx":{"dropped":0}}},
+            {"ifindex":7,"ifname":"t","stats64":{"rx":{"dropped":1},"tx":{"bytes":5,"dropped":42}}}
+        ]"#;
+        assert_eq!(parse_links(json).map(|links| links["t"]), Some((7, 42)));
+        assert_eq!(parse_links(r#"[{"ifname":"t"}]"#), None);
     }
 }

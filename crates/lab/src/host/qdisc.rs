@@ -1,5 +1,7 @@
-//! Samples a qdisc's backlog over netlink, cheaply enough for a series (3 us a read; `tc` takes a millisecond).
+//! Reads qdiscs over netlink, cheaply enough for a series (3 us a read; `tc` takes a millisecond): samples of a
+//! backlog, and what shaped devices have dropped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -7,12 +9,15 @@ use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcAttribute, TcMessage, TcStats2};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::cores;
 use crate::backlog::Backlog;
 use crate::error::LabError;
+
+/// The queue below a shaper: `tc` calls it 10:, in hexadecimal.
+const LEAF: TcHandle = TcHandle { major: 0x10, minor: 0 };
 
 /// One sample.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +25,7 @@ struct Look {
     packets: u32,
     bytes: u32,
     sent_bytes: u64,
+    dropped: u32,
 }
 
 /// A sampler that runs until it is stopped.
@@ -34,9 +40,7 @@ impl BacklogSampler {
     pub fn start(interface: &str, kind: &str, period_ms: u32) -> Result<Self, LabError> {
         let index =
             nix::net::if_::if_nametoindex(interface).map_err(|e| LabError::io(format!("looking up {interface}"), e))?;
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(|e| LabError::io("opening a netlink socket", e))?;
-        socket.bind_auto().map_err(|e| LabError::io("binding a netlink socket", e))?;
-        socket.connect(&SocketAddr::new(0, 0)).map_err(|e| LabError::io("connecting a netlink socket", e))?;
+        let socket = open()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (seen, kind) = (Arc::clone(&stop), kind.to_owned());
         let thread = std::thread::Builder::new()
@@ -71,17 +75,38 @@ impl Drop for BacklogSampler {
     }
 }
 
-/// RTM_GETQDISC answers a single request only with NLM_F_ECHO; a dump of the few qdiscs of the lab costs no more.
+/// What the queues of all shaped devices of this network namespace have dropped so far, by the device's index.
+pub fn drops() -> Result<BTreeMap<u32, u64>, LabError> {
+    let mut drops = BTreeMap::new();
+    let all = dump(&open()?).map_err(|e| LabError::io("asking the kernel for its qdiscs", e))?;
+    for qdisc in all.iter().filter(|qdisc| qdisc.header.handle == LEAF) {
+        *drops.entry(qdisc.header.index as u32).or_default() += look(qdisc).map_or(0, |look| u64::from(look.dropped));
+    }
+    Ok(drops)
+}
+
+fn open() -> Result<Socket, LabError> {
+    let mut socket = Socket::new(NETLINK_ROUTE).map_err(|e| LabError::io("opening a netlink socket", e))?;
+    socket.bind_auto().map_err(|e| LabError::io("binding a netlink socket", e))?;
+    socket.connect(&SocketAddr::new(0, 0)).map_err(|e| LabError::io("connecting a netlink socket", e))?;
+    Ok(socket)
+}
+
 fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<Look>> {
-    let mut message = TcMessage::default();
-    message.header.index = index as i32;
+    let all = dump(socket)?;
+    Ok(all.iter().filter(|qdisc| qdisc.header.index == index as i32 && is_kind(qdisc, kind)).find_map(look))
+}
+
+/// All qdiscs. RTM_GETQDISC answers a request for one only with NLM_F_ECHO; a dump of the lab's few costs no more.
+fn dump(socket: &Socket) -> std::io::Result<Vec<TcMessage>> {
+    let message = TcMessage::default();
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetQueueDiscipline(message));
     request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     request.finalize();
     let mut bytes = vec![0; request.buffer_len()];
     request.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
-    let mut backlog = None;
+    let mut all = Vec::new();
     loop {
         let (reply, _) = socket.recv_from_full()?;
         let mut rest = &reply[..];
@@ -89,12 +114,8 @@ fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<Look>
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(std::io::Error::other)?;
             let length = (message.header.length as usize).next_multiple_of(4).max(16);
             match message.payload {
-                NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(backlog),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(qdisc))
-                    if qdisc.header.index == index as i32 && is_kind(&qdisc, kind) =>
-                {
-                    backlog = look(&qdisc).or(backlog);
-                }
+                NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(all),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(qdisc)) => all.push(qdisc),
                 _ => {}
             }
             rest = rest.get(length..).unwrap_or_default();
@@ -119,5 +140,5 @@ fn look(qdisc: &TcMessage) -> Option<Look> {
         TcStats2::Basic(basic) => Some(*basic),
         _ => None,
     })?;
-    Some(Look { packets: queue.qlen, bytes: queue.backlog, sent_bytes: basic.bytes })
+    Some(Look { packets: queue.qlen, bytes: queue.backlog, sent_bytes: basic.bytes, dropped: queue.drops })
 }

@@ -230,9 +230,8 @@ impl BootedLab {
         self.check_passage(scenario, &shared.directory)?;
         let placement = self.place(scenario, shared)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
-        let schedule = Schedule::start(self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
-        let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
-        self.start_own_loads(scenario, seed)?;
+        let mut agents = self.start_agents(scenario, shared)?;
+        let guests = self.start_guest_agents(scenario, shared)?;
         let transfers = matches!(scenario.workload(), Workload::Transfers { .. });
         let wire = match scenario.record.capture && transfers {
             true => Some(Wire::start(self.first_place(roles.from)?, self.directory.path())?),
@@ -242,8 +241,10 @@ impl BootedLab {
             true => Some(Trace::start(self.first(roles.from)?, receiver_port, self.directory.path())?),
             false => None,
         };
-        let mut agents = self.start_agents(scenario, shared)?;
-        let guests = self.start_guest_agents(scenario, shared)?;
+        // With and without agents, the workload meets the same slices: their timeline begins with it.
+        let schedule = Schedule::start(self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
+        let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
+        self.start_own_loads(scenario, seed)?;
         let mut control =
             Control { placement: &placement, linux: linux.as_ref(), agents: &mut agents, guests: &guests, shared };
         let outcome = self.measure(scenario, &roles, seed, marking.as_ref(), &mut control);

@@ -10,6 +10,8 @@ use crate::proto::Op;
 const FIRST_PORT: usize = 5601;
 /// Ports of each workload, one per client position: the lab has at most this many VMs.
 const PORTS_OF_WORKLOAD: usize = 64;
+/// How much longer clients send: the measured time begins, and ends, later than theirs.
+const BEYOND_MS: u64 = 2000;
 
 /// A client, with its position among all VMs, and a server.
 pub type Pair<'a> = ((usize, &'a Vm), &'a Vm);
@@ -46,7 +48,7 @@ pub fn begin(members: &Members, flows: u32, pairs: &[Pair]) -> Result<Vec<TaskOf
     let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
     let start = |((index, client), server): &Pair| {
         let (address, flows, port) = (server.spec.address.to_string(), flows.to_string(), port(members.place, *index));
-        let (time, omit) = (seconds(members.scenario.duration_ms), seconds(members.scenario.warmup_ms));
+        let (time, omit) = (seconds(members.scenario.duration_ms + BEYOND_MS), seconds(members.scenario.warmup_ms));
         let mut words = argv(&["iperf3", "-c", &address, "-p", &port, "-J", "-P", &flows, "-t", &time, "-O", &omit]);
         if let Some(bytes) = members.tcp_of(client).send_buffer_bytes {
             words.extend(["-w".to_owned(), (bytes / 2).to_string()]);

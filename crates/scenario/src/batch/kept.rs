@@ -332,6 +332,10 @@ pub(super) fn change(begun: &RunSet, now: &RunSet) -> Option<String> {
         let [then, now] = [begun, now].map(|set| set.versions.get(name).map_or("none", String::as_str));
         return Some(format!("with another {name}: {then}, now {now}"));
     }
+    let [then, wanted] = [begun, now].map(|set| set.provenance.as_ref().map(|by| &by.settings));
+    if then != wanted {
+        return Some("with other settings: a default has changed since".to_owned());
+    }
     let gone = begun.remarks.iter().find(|remark| !now.remarks.contains(remark));
     let new = now.remarks.iter().find(|remark| !begun.remarks.contains(remark));
     let gone = gone.map(|remark| format!("made under what no longer holds: {remark}"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::kept::KeptError;
 use super::*;
 use crate::error::Refused;
+use crate::provenance::{Program, Provenance};
 use crate::result::RUNS_FILE;
 use crate::{Scenario, ScenarioError};
 
@@ -298,6 +299,11 @@ fn a_machine_that_has_changed_is_not_gone_on_with() {
     let refusal = |set: &RunSet| open().with(set).unwrap_err().to_string();
     assert!(refusal(&of(Some("6.2"), &["Slow."])).ends_with("of another sweep: with another kernel: 6.1, now 6.2"));
     assert!(refusal(&of(None, &["Slow."])).ends_with("with another kernel: 6.1, now none"));
+    let program = Program { commit: None, clean: None, code: "c0de".into() };
+    let provenance =
+        Some(Provenance { program, settings: "5e77".to_owned(), host: "a machine".to_owned(), again: None });
+    let other_defaults = RunSet { provenance, ..of(Some("6.1"), &["Slow."]) };
+    assert!(refusal(&other_defaults).ends_with("with other settings: a default has changed since"));
     assert!(refusal(&of(Some("6.1"), &[])).ends_with("of another sweep: made under what no longer holds: Slow."));
     assert!(
         refusal(&of(Some("6.1"), &["Slow.", "Hot."]))

@@ -38,6 +38,8 @@ pub struct Workload {
     threads: Vec<JoinHandle<()>>,
     strobes: Vec<Arc<strobe::Progress>>,
     sampler: Option<Sampler>,
+    /// What was recorded, once the measured time has ended.
+    recorded: Option<Recorded>,
 }
 
 impl Workload {
@@ -46,7 +48,7 @@ impl Workload {
     pub fn new(place: u8, first_port: u16) -> Self {
         let port = if first_port == 0 { 0 } else { port_of(first_port, place) };
         let recording = Arc::new(Recording::new());
-        Self { place, port, recording, threads: Vec::new(), strobes: Vec::new(), sampler: None }
+        Self { place, port, recording, threads: Vec::new(), strobes: Vec::new(), sampler: None, recorded: None }
     }
 
     /// Starts a task.
@@ -161,6 +163,7 @@ impl Workload {
         if let Some(sampler) = self.sampler.take() {
             sampler.stop();
         }
+        self.recorded = None;
         let mark = self.recording.mark();
         if !period.is_zero() {
             self.sampler = Some(Sampler::start(&self.recording, mark, period)?);
@@ -169,11 +172,17 @@ impl Workload {
     }
 
     /// Ends the measured time.
-    pub fn collect(&mut self) -> anyhow::Result<Recorded> {
-        let recorded = self.recording.collect();
+    pub fn end(&mut self) -> anyhow::Result<()> {
+        let recorded = self.recording.end();
         let sockets = self.sampler.take().map(Sampler::stop).unwrap_or_default();
         let recorded = recorded.context("the measured time has not begun")?;
-        Ok(Recorded { sockets, ..recorded })
+        self.recorded = Some(Recorded { sockets, ..recorded });
+        Ok(())
+    }
+
+    /// What was recorded in the measured time, once.
+    pub fn collect(&mut self) -> anyhow::Result<Recorded> {
+        self.recorded.take().context("the measured time has not ended")
     }
 
     /// The slowest of several strobes counts. A VM has either strobes or transfers.

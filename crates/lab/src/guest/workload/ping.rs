@@ -232,7 +232,7 @@ mod tests {
             return;
         };
         std::thread::sleep(Duration::from_millis(300));
-        let recorded = recording.collect().expect("marked");
+        let recorded = recording.end().expect("marked");
         recording.stop();
         thread.join().expect("no panic");
         assert!(recorded.pings.len() > 10, "{recorded:?}");

@@ -261,7 +261,7 @@ mod tests {
             assert_eq!(near.first_error(), None);
             std::thread::sleep(Duration::from_millis(1));
         }
-        let (sent, arrived) = (near.collect().expect("marked").sent, far.collect().expect("marked").arrived);
+        let (sent, arrived) = (near.end().expect("marked").sent, far.end().expect("marked").arrived);
         near.stop();
         far.stop();
         sender.join().expect("ends");

@@ -8,13 +8,12 @@ use evenkeel_scenario::format::{Scenario, Workload};
 
 use super::agents::read;
 use super::ports::Watched;
-use super::readings::{Counting, Readings};
+use super::readings::{Counting, Moment, Readings};
 use super::reloads::finish_reloads;
 use super::{BootedLab, Control};
 use crate::error::LabError;
 use crate::host::agent::{Agent, Counted};
 use crate::host::clock::{Clock, clock_offset_ns};
-use crate::host::cores;
 use crate::host::linux::{Linux, Scheduling, Watch};
 use crate::host::marking::{MarkingPorts, Marks};
 use crate::host::vm::Vm;
@@ -32,11 +31,22 @@ struct Sources<'s, 'a> {
     agents: &'s mut [Agent<'a>],
     /// How many workloads each VM records.
     workloads: usize,
+    /// How often sockets of this group's VMs are sampled; 0: never.
+    sampled: (&'s str, u32),
 }
 
 impl Counting for Sources<'_, '_> {
-    fn vms(&mut self) -> Result<Vec<Counters>, LabError> {
-        self.lab.in_all(counters)
+    fn begin(&mut self) -> Result<Vec<Counters>, LabError> {
+        let (group, period_ms) = self.sampled;
+        let workloads = self.workloads as u8;
+        self.lab.in_all(|vm| {
+            let tcp_info_period_ms = if vm.spec.group == group { period_ms } else { 0 };
+            counters(vm, Op::Mark { workloads, tcp_info_period_ms })
+        })
+    }
+
+    fn end(&mut self) -> Result<Vec<Counters>, LabError> {
+        self.lab.in_all(|vm| counters(vm, Op::End))
     }
 
     fn drops(&mut self) -> Result<u64, LabError> {
@@ -48,7 +58,7 @@ impl Counting for Sources<'_, '_> {
     }
 
     fn domains(&mut self) -> Result<Vec<Counters>, LabError> {
-        self.lab.domains().map(counters).collect()
+        self.lab.domains().map(|domain| counters(domain, Op::Counters)).collect()
     }
 
     fn agents(&mut self) -> Result<Option<Counted>, LabError> {
@@ -85,35 +95,34 @@ impl BootedLab {
         let running = workload::start(scenario, seed, &self.vms)?;
         let started = Instant::now();
         shared.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
-        let period_ms = scenario.record.tcp_info_period_ms;
         let workloads = scenario.workloads.len();
-        let before = Readings::before(&mut Sources { lab: self, marking, agents: &mut *control.agents, workloads })?;
+        let sampled = (roles.from, scenario.record.tcp_info_period_ms);
         let watched = self.watch_queue(scenario, roles)?;
         let scheduled_before = self.scheduling(control.linux)?;
         let watch = control.linux.map(|linux| linux.watch(control.placement.driver_domain)).transpose()?;
         let before_mark = Instant::now();
-        self.in_all(|vm| {
-            let tcp_info_period_ms = if vm.spec.group == roles.from { period_ms } else { 0 };
-            vm.call(Op::Mark { workloads: workloads as u8, tcp_info_period_ms })
-        })?;
-        tracing::debug!(after_ms = started.elapsed().as_millis(), "the measured time begins");
-        let (mark_monotonic_ns, mark_realtime_ns) = (cores::monotonic_ns(), cores::realtime_ns());
-        let began = Instant::now();
+        let agents = &mut *control.agents;
+        let before = Readings::begin(&mut Sources { lab: self, marking, agents, workloads, sampled })?;
+        tracing::debug!(after_ms = started.elapsed().as_millis(), "the measured time has begun");
+        let Moment { instant: began, monotonic_ns: mark_monotonic_ns, realtime_ns: mark_realtime_ns } = before.at;
         let reloads = self.start_reloads(scenario)?;
         let moved = self.migrate(scenario, began, control)?;
         self.wait_for_end(scenario, roles, began, shared)?;
         let reloaded = finish_reloads(scenario, reloads)?;
-        let (duration, measured_until_ns) = (began.elapsed(), cores::monotonic_ns());
+        let at_least = began.elapsed();
+        let backlog = watched.map(Watched::stop).transpose()?.unwrap_or_default();
         let mut waits: BTreeMap<String, Vec<Wait>> = BTreeMap::new();
         for (vm, seen) in watch.map(Watch::stop).unwrap_or_default() {
             waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
         }
         let scheduled_after = self.scheduling(control.linux)?;
-        let (after, mut recorded) =
-            Readings::after(&mut Sources { lab: self, marking, agents: &mut *control.agents, workloads })?;
+        let mut sources = Sources { lab: self, marking, agents: &mut *control.agents, workloads, sampled };
+        let after = Readings::end(&mut sources)?;
+        let at_most = after.at.instant - before_mark;
+        let mut recorded = sources.recorded()?;
         for (index, (vm, recorded)) in self.vms.iter().zip(&recorded).enumerate() {
             let stood_still = moved.iter().filter(|moved| moved.vm == index).map(Moved::downtime).sum();
-            check_clock(vm, &recorded[0], duration, before_mark.elapsed(), stood_still)?;
+            check_clock(vm, &recorded[0], at_least, at_most, stood_still)?;
         }
         for moved in &moved {
             if let Some(clock) = clocks.get_mut(moved.vm) {
@@ -127,7 +136,7 @@ impl BootedLab {
                 transfers::complete(&mut own, &addresses, &clocks, mark_monotonic_ns, *transfers);
             }
         }
-        let iperf3 = workload::finish(running, &self.vms, measured_until_ns)?;
+        let iperf3 = workload::finish(running, &self.vms, after.at.monotonic_ns)?;
         let scheduled = scheduled_before.iter().zip(&scheduled_after);
         let counted =
             before.vms.iter().zip(&after.vms).zip(scheduled).map(|((before, after), (own_before, own_after))| {
@@ -153,14 +162,14 @@ impl BootedLab {
         let domains = self.domains().zip(before.domains.iter().zip(&after.domains));
         Ok(Measured {
             domains: domains.map(|(vm, (before, after))| (vm.spec.name.clone(), after.since(before))).collect(),
-            duration,
+            duration: after.at.instant - began,
             mark_monotonic_ns,
             mark_realtime_ns,
             vms,
-            dropped: after.drops.saturating_sub(before.drops),
+            dropped: after.dropped_since(&before),
             marks: after.marks.zip(before.marks).map(|(after, before)| after.since(before)),
             agent: after.agents.zip(before.agents).map(|(after, before)| after.since(&before)),
-            backlog: watched.map(Watched::stop).transpose()?.unwrap_or_default(),
+            backlog,
             iperf3,
             reloaded,
             complaints: Vec::new(),
@@ -247,8 +256,9 @@ fn check_clock(
     Err(LabError::Vm { name: vm.spec.name.clone(), why })
 }
 
-fn counters(vm: &Vm) -> Result<Counters, LabError> {
-    let mut values = match vm.call(Op::Counters)? {
+/// A VM's counters, which it answers this with.
+fn counters(vm: &Vm, op: Op) -> Result<Counters, LabError> {
+    let mut values = match vm.call(op)? {
         Answer::Counters { values } => values,
         other => {
             return Err(LabError::Vm {

@@ -122,11 +122,10 @@ impl BootedLab {
         Ok(Some(Watched::In(domain)))
     }
 
+    /// What ports in the lab's namespace have dropped so far.
     pub(super) fn drops(&self) -> Result<u64, LabError> {
-        let at_places =
-            self.vm_ports.iter().chain(self.destinations.values()).map(VmPort::drops).sum::<Result<u64, _>>()?;
-        let at_hosts = self.hosts.iter().map(|host| host.host.drops()).sum::<Result<u64, _>>()?;
-        Ok(at_places + at_hosts)
+        let of_vms = self.vm_ports.iter().chain(self.destinations.values()).flat_map(VmPort::devices);
+        net::drops(of_vms.chain(self.hosts.iter().flat_map(|host| host.host.devices())))
     }
 }
 
@@ -154,9 +153,9 @@ impl Watched<'_> {
             Self::Here(sampler) => return Ok(sampler.stop()),
             Self::In(domain) => domain,
         };
-        let offset_ns = clock_offset_ns(domain)?;
         match domain.call(Op::Queue)? {
             Answer::Queue(mut backlog) => {
+                let offset_ns = clock_offset_ns(domain)?;
                 backlog.samples.iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(-offset_ns));
                 Ok(backlog)
             }

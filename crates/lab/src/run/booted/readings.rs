@@ -1,15 +1,20 @@
 //! What is counted at both ends of the measured time, and in which order it is read: workloads go on meanwhile.
 
+use std::time::Instant;
+
 use crate::error::LabError;
 use crate::host::agent::Counted;
+use crate::host::cores;
 use crate::host::marking::Marks;
 use crate::proto::Recorded;
 use crate::run::measured::Counters;
 
 /// Who counts, and who records.
 pub(super) trait Counting {
-    /// The VMs: TCP's counters.
-    fn vms(&mut self) -> Result<Vec<Counters>, LabError>;
+    /// Begins the recording in all VMs; TCP's counters then.
+    fn begin(&mut self) -> Result<Vec<Counters>, LabError>;
+    /// Ends the recording in all VMs; TCP's counters then.
+    fn end(&mut self) -> Result<Vec<Counters>, LabError>;
     /// What ports and queues have dropped.
     fn drops(&mut self) -> Result<u64, LabError>;
     /// What marking ports have marked; None without any.
@@ -18,12 +23,28 @@ pub(super) trait Counting {
     fn domains(&mut self) -> Result<Vec<Counters>, LabError>;
     /// The agents; None without any.
     fn agents(&mut self) -> Result<Option<Counted>, LabError>;
-    /// Ends the recording in all VMs, and fetches what was recorded of each workload.
+    /// What was recorded of each workload, by VM.
     fn recorded(&mut self) -> Result<Vec<Vec<Recorded>>, LabError>;
+}
+
+/// A point of time, by this machine's clocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub instant: Instant,
+    pub monotonic_ns: u64,
+    pub realtime_ns: u64,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { instant: Instant::now(), monotonic_ns: cores::monotonic_ns(), realtime_ns: cores::realtime_ns() }
+    }
 }
 
 /// All counters at one end.
 pub(super) struct Readings {
+    /// When all VMs had begun to record, or had ended.
+    pub at: Moment,
     pub vms: Vec<Counters>,
     pub drops: u64,
     pub marks: Option<Marks>,
@@ -32,30 +53,46 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    /// Before the measured time. The agents' status takes time of a driver domain's processor, which is counted, so it
-    /// comes first. What is held against each other (retransmissions and drops) is read together, as at the end.
-    pub fn before(of: &mut impl Counting) -> Result<Self, LabError> {
-        let (agents, domains) = (of.agents()?, of.domains()?);
-        let (vms, drops, marks) = (of.vms()?, of.drops()?, of.marks()?);
-        Ok(Self { vms, drops, marks, domains, agents })
+    /// Begins the measured time. What is held against each other (what VMs record, retransmissions, drops) is read in
+    /// the same order at both ends. The agents' status takes time of a driver domain's processor, which is counted, so
+    /// it is read outside.
+    pub fn begin(of: &mut impl Counting) -> Result<Self, LabError> {
+        let agents = of.agents()?;
+        let (vms, at) = (of.begin()?, Moment::now());
+        let (drops, marks, domains) = (of.drops()?, of.marks()?, of.domains()?);
+        Ok(Self { at, vms, drops, marks, domains, agents })
     }
 
-    /// As soon as the measured time is over, and before what was recorded is fetched, which takes a while.
-    pub fn after(of: &mut impl Counting) -> Result<(Self, Vec<Vec<Recorded>>), LabError> {
-        let (vms, drops, marks) = (of.vms()?, of.drops()?, of.marks()?);
-        let (domains, agents) = (of.domains()?, of.agents()?);
-        Ok((Self { vms, drops, marks, domains, agents }, of.recorded()?))
+    /// Ends it.
+    pub fn end(of: &mut impl Counting) -> Result<Self, LabError> {
+        let (vms, at) = (of.end()?, Moment::now());
+        let (drops, marks, domains) = (of.drops()?, of.marks()?, of.domains()?);
+        Ok(Self { at, vms, drops, marks, domains, agents: of.agents()? })
+    }
+
+    /// What all ports have dropped since an earlier reading, driver domains' among them.
+    pub fn dropped_since(&self, before: &Self) -> u64 {
+        let in_domains = |domains: &[Counters]| -> u64 {
+            domains.iter().filter_map(|domain| domain.0.get(DOMAIN_DROPS)).map(|count| count.unsigned_abs()).sum()
+        };
+        (self.drops + in_domains(&self.domains)).saturating_sub(before.drops + in_domains(&before.domains))
     }
 }
 
+/// The counter of what shaped devices of a driver domain have dropped.
+const DOMAIN_DROPS: &str = "QdiscDropped";
+
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     /// Every call takes time, in which a port drops and its sender sends again.
     #[derive(Default)]
     struct Passing {
         now: i64,
+        recorded: Range<i64>,
     }
 
     impl Passing {
@@ -72,7 +109,12 @@ mod tests {
     }
 
     impl Counting for Passing {
-        fn vms(&mut self) -> Result<Vec<Counters>, LabError> {
+        fn begin(&mut self) -> Result<Vec<Counters>, LabError> {
+            self.recorded.start = self.now;
+            self.counters(1)
+        }
+        fn end(&mut self) -> Result<Vec<Counters>, LabError> {
+            self.recorded.end = self.now;
             self.counters(1)
         }
         fn drops(&mut self) -> Result<u64, LabError> {
@@ -82,7 +124,8 @@ mod tests {
             Ok(Some(Marks { marked: self.count(1) as u64, dropped: 0 }))
         }
         fn domains(&mut self) -> Result<Vec<Counters>, LabError> {
-            self.counters(50)
+            let count = self.count(50);
+            Ok(vec![Counters([(DOMAIN_DROPS.to_owned(), count)].into())])
         }
         fn agents(&mut self) -> Result<Option<Counted>, LabError> {
             let count = self.count(10);
@@ -97,14 +140,17 @@ mod tests {
     #[test]
     fn as_much_is_dropped_as_is_sent_again() {
         let mut passing = Passing::default();
-        let before = Readings::before(&mut passing).unwrap();
-        passing.now += 10_000;
-        let measured_until = passing.now;
-        let (after, _) = Readings::after(&mut passing).unwrap();
+        let before = Readings::begin(&mut passing).unwrap();
+        passing.now = 10_000;
+        let after = Readings::end(&mut passing).unwrap();
         let retransmitted = after.vms[0].since(&before.vms[0]).0["TcpRetransSegs"] as u64;
         assert_eq!(after.drops - before.drops, retransmitted);
         assert_eq!(after.marks.unwrap().since(before.marks.unwrap()).marked, retransmitted);
-        // Agents' counters too are read before the recordings are fetched.
-        assert!(after.agents.unwrap().agent["probes"] < measured_until + 100);
+        // The domain's ports drop as many again.
+        assert_eq!(after.dropped_since(&before), 2 * retransmitted);
+        // Nothing is recorded while others are asked.
+        let recorded = &passing.recorded;
+        assert_eq!((recorded.end, (recorded.end - recorded.start) as u64), (10_000, retransmitted));
+        assert!(after.agents.unwrap().agent["probes"] < 10_100);
     }
 }
