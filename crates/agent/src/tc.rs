@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::netlink::{Message, TCA_OPTIONS, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at};
+use crate::netlink::{
+    Message, TCA_KIND, TCA_OPTIONS, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at,
+};
 use crate::netns;
 
 /// The priority of evenkeel's filters: behind those whose priority somebody chose, which is usually a small number, and
@@ -16,6 +18,8 @@ const HANDLE: u32 = 0x656b;
 /// linux/pkt_sched.h, `TC_H_CLSACT` with `TC_H_MIN_INGRESS` and `TC_H_MIN_EGRESS`.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
+/// `TC_H_CLSACT`, which is `TC_H_INGRESS`, too: the place that the qdiscs of both names share.
+const PLACE: u32 = 0xffff_fff1;
 /// linux/pkt_cls.h
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_ID: u16 = 11;
@@ -104,7 +108,7 @@ pub(crate) fn quietly<T>(ask: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Makes a device's clsact. False if there is one already.
+/// Makes a device's clsact. False if there is one already, or another qdisc has its place ([`kind`] says which).
 pub(crate) fn make(number: u32) -> io::Result<bool> {
     let mut hook = hook(number, libbpf_sys::BPF_TC_INGRESS)?;
     let _there = netns::enter(number)?;
@@ -114,6 +118,23 @@ pub(crate) fn make(number: u32) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The kind of the qdisc in clsact's place; an error if none is there.
+pub(crate) fn kind(number: u32) -> io::Result<String> {
+    let _there = netns::enter(number)?;
+    let socket = route(TIMEOUT)?;
+    // A single request is answered only if it asks for its echo.
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ECHO) as u16;
+    socket.send(&request(libc::RTM_GETQDISC, flags, 1, &tcmsg(netns::index(number), PLACE)), 0)?;
+    let mut bytes = Vec::with_capacity(READ_BYTES);
+    socket.recv(&mut bytes, 0)?;
+    let message = messages(&bytes).next().flatten().ok_or(io::ErrorKind::InvalidData)?;
+    if i32::from(message.kind) == libc::NLMSG_ERROR {
+        return Err(error_of(&message));
+    }
+    let kind = message.body.get(TCMSG_BYTES..).and_then(|attributes| attribute(attributes, TCA_KIND));
+    Ok(text(kind.ok_or(io::ErrorKind::InvalidData)?))
 }
 
 /// Removes a device's clsact if no filter is in it.
@@ -181,9 +202,13 @@ fn filter(body: &[u8]) -> Option<Filter> {
     let attributes = body.get(TCMSG_BYTES..)?;
     let options = attribute(attributes, TCA_OPTIONS).unwrap_or_default();
     let program = attribute(options, TCA_BPF_ID).and_then(|number| u32_at(number, 0));
-    let name = attribute(options, TCA_BPF_NAME).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
-    let name = String::from_utf8_lossy(name).into_owned();
+    let name = text(attribute(options, TCA_BPF_NAME).unwrap_or_default());
     (handle != 0).then_some(Filter { priority, handle, program, name })
+}
+
+/// A string of C.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

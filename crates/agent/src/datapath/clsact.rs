@@ -79,15 +79,27 @@ impl Place<'_> {
     }
 
     /// The filter, if it is on the device that has this index now and an agent with these pins has put it there.
-    pub(super) fn find(&self) -> Option<Attached> {
+    ///
+    /// # Errors
+    /// The kernel's answer; none if the device is gone.
+    fn look(&self) -> io::Result<Option<Attached>> {
         let pinned = |pin: PathBuf| open(&pin).and_then(|program| number(program.as_fd())).ok();
         let known: Vec<u32> = [self.path(), self.next()].into_iter().filter_map(pinned).collect();
         // Most ports have no pins, which saves the request.
         if known.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let program = own(&filters(self.ifindex, self.side).ok()?)?.program?;
-        known.contains(&program).then_some(Attached { side: self.side, program })
+        let all = match filters(self.ifindex, self.side) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Vec::new(),
+            all => all?,
+        };
+        let program = own(&all).and_then(|filter| filter.program).filter(|program| known.contains(program));
+        Ok(program.map(|program| Attached { side: self.side, program }))
+    }
+
+    /// As [`look`](Self::look). If the kernel does not answer, the filter counts as not there.
+    pub(super) fn find(&self) -> Option<Attached> {
+        self.look().ok().flatten()
     }
 
     /// Puts a program on the device, or in the place of the one that is there.
@@ -102,7 +114,7 @@ impl Place<'_> {
         if !had_made {
             pin(program, &self.made()).map_err(failed)?;
         }
-        let made = tc::make(self.ifindex);
+        let made = tc::make(self.ifindex).and_then(|is_new| if is_new { Ok(true) } else { self.check_kind() });
         if !had_made && !matches!(made, Ok(true)) {
             pins::remove(&self.made())?;
         }
@@ -114,18 +126,30 @@ impl Place<'_> {
         Ok(Attached { side: self.side, program: number(program).map_err(failed)? })
     }
 
+    /// Checks that the qdisc that is there already is clsact; false, as it is not new. `ingress` would take filters for
+    /// both sides, but has one list: the program for packets to the VM would get those from it.
+    fn check_kind(&self) -> io::Result<bool> {
+        let kind = tc::kind(self.ifindex)?;
+        if kind == "clsact" {
+            return Ok(false);
+        }
+        Err(io::Error::other(format!(
+            "the qdisc `{kind}` is in clsact's place (libvirt's <bandwidth> with <outbound> makes an `ingress`); \
+             remove it, take the port out of `ports`, or boot a kernel with tcx (Linux 6.6 or newer), where both have \
+             room"
+        )))
+    }
+
     fn refused(&self, error: io::Error) -> DatapathError {
-        let name = self.name;
-        let way =
-            "a filter at clsact; another qdisc in clsact's place, as `ingress` of libvirt's <bandwidth>, refuses it";
-        DatapathError::io(format!("cannot attach {name} ({way})"), error)
+        DatapathError::io(format!("cannot attach {} (a filter at clsact)", self.name), error)
     }
 
     /// Takes the filter off, if it is there, and forgets it.
     fn take_off(&self) -> Result<(), DatapathError> {
-        if self.find().is_some() {
-            tc::take(self.ifindex, self.side)
-                .map_err(|error| DatapathError::io(format!("cannot take {} off", self.name), error))?;
+        let failed =
+            |error| DatapathError::io(format!("cannot take {} off device {}", self.name, self.ifindex), error);
+        if self.look().map_err(failed)?.is_some() {
+            tc::take(self.ifindex, self.side).map_err(failed)?;
         }
         pins::remove(&self.path())?;
         pins::remove(&self.next())
@@ -135,7 +159,9 @@ impl Place<'_> {
 /// Takes a port's filters off, and its clsact if evenkeel made that and nobody else has a filter there. A device that
 /// is gone, or another that has its index now, is left as it is.
 pub(super) fn take_off(places: &[Place<'_>]) -> Result<(), DatapathError> {
-    places.iter().try_for_each(Place::take_off)?;
+    // One that stays keeps no other.
+    let tried: Vec<_> = places.iter().map(Place::take_off).collect();
+    tried.into_iter().collect::<Result<(), _>>()?;
     let Some(place) = places.first() else { return Ok(()) };
     if place.made().exists() {
         match tc::remove_empty(place.ifindex) {

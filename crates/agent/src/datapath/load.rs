@@ -246,11 +246,14 @@ impl Datapath {
         if self.hook == Hook::Tcx {
             on::take_off_filters(&self.pin_dir, ifindex)?;
         }
-        let mut links = Vec::new();
-        for (name, side) in PROGRAMS {
-            links.extend(self.put(ifindex, name, side)?);
-        }
-        self.attached.insert(ifindex, links);
+        let links: Result<Vec<_>, _> = PROGRAMS.iter().map(|(name, side)| self.put(ifindex, name, *side)).collect();
+        // A port with one of them is not served, and has none.
+        let links = links.inspect_err(|_| {
+            if let Err(error) = on::take_off(&self.pin_dir, ifindex) {
+                tracing::error!(ifindex, "programs stay on a port that is not served: {error}");
+            }
+        })?;
+        self.attached.insert(ifindex, links.into_iter().flatten().collect());
         Ok(())
     }
 
@@ -309,10 +312,7 @@ impl Datapath {
     }
 
     pub(super) fn take_off(&mut self, ifindex: u32) -> Result<(), DatapathError> {
-        for (name, _) in PROGRAMS {
-            pins::remove(&self.path(ifindex, name))?;
-        }
-        on::take_off_filters(&self.pin_dir, ifindex)?;
+        on::take_off(&self.pin_dir, ifindex)?;
         self.attached.remove(&ifindex);
         self.cannot_hold.remove(&ifindex);
         self.leaving.remove(&ifindex);

@@ -167,25 +167,53 @@ fn a_filter_whose_pins_are_gone_is_replaced() {
     assert_eq!(programs("vp1"), (0, 0));
 }
 
-/// The place of evenkeel's filter is taken: the port says so, and others are served.
+/// The place of one of evenkeel's filters is taken: the port says so and has none of them, and others are served.
 #[test]
 fn a_filter_of_somebody_else_in_the_same_place_is_not_touched() {
+    for side in ["egress", "ingress"] {
+        let mut host = Host::by("clsact");
+        let _vms = [host.add_vm(1), host.add_vm(2)];
+        let program = Program::empty();
+        let pin = host.path("bpf/theirs");
+        program.pin(&pin);
+        tc("qdisc add dev vp1 clsact");
+        let what = format!("bpf direct-action object-pinned {}", pin.display());
+        tc(&format!("filter add dev vp1 {side} prio 25963 handle 0x656b {what}"));
+        host.start();
+        wait_until("the other port", || host.ports() == ["vp2"]);
+        let status = host.status();
+        let error = status["ports"][0]["error"].as_str().unwrap();
+        assert!(error.contains("somebody else's filter has its priority and handle"), "{error}");
+        assert_eq!(programs("vp1"), (0, 0), "one program without the other");
+        host.stop();
+        assert!(tc(&format!("filter show dev vp1 {side}")).contains(&format!("id {}", program.id())));
+    }
+}
+
+/// The qdisc `ingress`, as libvirt makes it, has one list of filters: the program for packets to the VM would get those
+/// that come from it.
+#[test]
+fn a_port_that_has_the_qdisc_ingress_gets_no_program() {
     let mut host = Host::by("clsact");
     let _vms = [host.add_vm(1), host.add_vm(2)];
-    let program = Program::empty();
-    let pin = host.path("bpf/theirs");
-    program.pin(&pin);
-    tc("qdisc add dev vp1 clsact");
-    let place =
-        format!("filter add dev vp1 egress prio 25963 handle 0x656b bpf direct-action object-pinned {}", pin.display());
-    tc(&place);
+    tc("qdisc add dev vp1 ingress");
     host.start();
     wait_until("the other port", || host.ports() == ["vp2"]);
+    assert_eq!((tc("filter show dev vp1 ingress").as_str(), programs("vp2")), ("", both_by("clsact")));
     let status = host.status();
     let error = status["ports"][0]["error"].as_str().unwrap();
-    assert!(error.contains("somebody else's filter has its priority and handle"), "{error}");
+    assert!(error.contains("the qdisc `ingress` is in clsact's place (libvirt's <bandwidth>"), "{error}");
+    tc("qdisc del dev vp1 ingress");
+    // Any news of the device will do.
+    ip("link set vp1 mtu 1400");
+    wait_until("both ports", || host.ports() == ["vp1", "vp2"]);
+    // Somebody puts it in the place of the agent's.
+    tc("qdisc del dev vp1 clsact");
+    tc("qdisc add dev vp1 ingress");
+    wait_until("the port to be given up", || host.ports() == ["vp2"]);
     host.stop();
-    assert!(tc("filter show dev vp1 egress").contains(&format!("id {}", program.id())));
+    assert_eq!(tc("qdisc show dev vp1 ingress").matches("qdisc ingress").count(), 1);
+    assert!(!host.path("bpf/evenkeel").exists());
 }
 
 /// Debian 12's kernel as a host: everything works but what it lacks, each named in one line, and the next agent takes

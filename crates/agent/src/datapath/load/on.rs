@@ -85,7 +85,7 @@ impl Datapath {
         PROGRAMS.iter().any(is_pinned) && !self.is_on(ifindex)
     }
 
-    pub(super) fn put(&mut self, ifindex: u32, name: &str, side: Side) -> Result<Option<Attached>, DatapathError> {
+    pub(super) fn put(&self, ifindex: u32, name: &str, side: Side) -> Result<Option<Attached>, DatapathError> {
         let path = self.path(ifindex, name);
         if self.hook == Hook::Clsact {
             pins::remove(&path)?;
@@ -109,6 +109,14 @@ impl Datapath {
 
 pub(super) fn hook(features: &Features, attach: Attach) -> Result<Hook, DatapathError> {
     features.hook(attach).map_err(|lacks| DatapathError::CannotRun { lacks })
+}
+
+/// Takes the programs off a device, by whichever hook they are attached.
+pub(super) fn take_off(pin_dir: &Path, ifindex: u32) -> Result<(), DatapathError> {
+    for (name, _) in PROGRAMS {
+        pins::remove(&pins::link(pin_dir, ifindex, name))?;
+    }
+    take_off_filters(pin_dir, ifindex)
 }
 
 /// Takes those programs off a device that are attached by clsact.
