@@ -5,9 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::netlink::{
-    Message, TCA_KIND, TCA_OPTIONS, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at,
-};
+use crate::netlink::{Message, TCA_KIND, TCA_OPTIONS, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at};
 use crate::netns;
 
 /// The priority of evenkeel's filters: behind those whose priority somebody chose, which is usually a small number, and

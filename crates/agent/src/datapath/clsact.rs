@@ -146,8 +146,7 @@ impl Place<'_> {
 
     /// Takes the filter off, if it is there, and forgets it.
     fn take_off(&self) -> Result<(), DatapathError> {
-        let failed =
-            |error| DatapathError::io(format!("cannot take {} off device {}", self.name, self.ifindex), error);
+        let failed = |error| DatapathError::io(format!("cannot take {} off device {}", self.name, self.ifindex), error);
         if self.look().map_err(failed)?.is_some() {
             tc::take(self.ifindex, self.side).map_err(failed)?;
         }

@@ -3,6 +3,9 @@
 mod forget;
 mod namespaces;
 mod on;
+mod remove;
+
+pub use remove::Removed;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CStr;
@@ -473,31 +476,6 @@ impl Datapath {
     pub(super) fn program_mut(&mut self, name: &str) -> Result<ProgramMut<'_>, DatapathError> {
         let program = self.object.progs_mut().find(|p| p.name() == name);
         program.ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))
-    }
-
-    /// Takes the programs off all ports and removes all pins.
-    ///
-    /// # Errors
-    /// [`DatapathError::Io`]
-    pub fn remove(&mut self) -> Result<(), DatapathError> {
-        Self::remove_pins(&self.pin_dir).map(|_| ())
-    }
-
-    /// As [`remove`](Self::remove), without loading anything. Returns the devices that programs were pinned for.
-    ///
-    /// # Errors
-    /// [`DatapathError::Io`]
-    pub fn remove_pins(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
-        if !pin_dir.exists() {
-            return Ok(Vec::new());
-        }
-        Self::recall_namespaces(pin_dir)?;
-        let ports = pins::ports(pin_dir)?;
-        qdisc::remove_all(pin_dir)?;
-        ports.iter().try_for_each(|ifindex| on::take_off_filters(pin_dir, *ifindex))?;
-        fs::remove_dir_all(pin_dir)
-            .map_err(|error| DatapathError::io(format!("cannot remove {}", pin_dir.display()), error))?;
-        Ok(ports)
     }
 }
 

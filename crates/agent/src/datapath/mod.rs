@@ -24,7 +24,7 @@ mod vsnoop;
 pub use cera::{Limit, Share, Shares};
 pub use error::DatapathError;
 pub use exchanges::Exchanges;
-pub use load::Datapath;
+pub use load::{Datapath, Removed};
 pub use pins::are_there as pins_are_there;
 pub use processes::{Holder, Processes, Seen, thread_name};
 pub use ring::Events;

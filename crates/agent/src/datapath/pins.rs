@@ -53,12 +53,12 @@ pub(super) fn link(pin_dir: &Path, ifindex: u32, program: &str) -> PathBuf {
 /// Devices that links are pinned for, whether they are still there or not.
 pub(super) fn ports(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
     let links = pin_dir.join(LINKS);
-    let entries = match fs::read_dir(&links) {
+    let entries = match fs::read_dir(&links).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(DatapathError::io(format!("cannot read {}", links.display()), error)),
     };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names = entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok());
     let mut ports: Vec<u32> = names.filter_map(|name| name.split('-').next()?.parse().ok()).collect();
     ports.sort_unstable();
     ports.dedup();

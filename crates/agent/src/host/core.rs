@@ -19,7 +19,7 @@ use super::vms::Vms;
 use super::wings::Wings;
 use crate::channel::{ChannelLog, Channels};
 use crate::common::clock::now_ns;
-use crate::datapath::{Datapath, DatapathError, intf};
+use crate::datapath::{Datapath, DatapathError, Removed, intf};
 
 /// How often the agent tells the datapath that it is alive. The datapath holds SYN-ACKs for three heartbeats, so a
 /// crash delays only those of that time.
@@ -548,18 +548,19 @@ impl Core {
         self.notes_are_old |= self.state.queues.remove(&ifindex).is_some();
     }
 
-    /// Takes the programs off all ports and removes all pins. Returns the names of the ports, what the queues were, and
-    /// the devices whose queues must stay because of what waits in them.
-    ///
-    /// # Errors
-    /// [`HostError::Datapath`]
-    pub fn dismantle(&mut self, links: &[Link]) -> Result<(Vec<String>, HostState, BTreeSet<u32>), HostError> {
-        let ports = self.ports.values().filter(|p| p.error.is_none()).map(|p| p.link.name.clone()).collect();
+    /// What was changed on this host.
+    pub fn state(&self) -> &HostState {
+        &self.state
+    }
+
+    /// Takes the programs off all ports and removes all pins. Returns what was removed, and which of these devices must
+    /// keep their queues because of what waits in them.
+    pub fn dismantle(&mut self, links: &[Link]) -> (Removed, BTreeSet<u32>) {
         self.wings.all_mut().into_iter().for_each(|wing| wing.stop());
         let unsettled = settle::unsettled(&mut self.datapath, links, &self.state.queues);
-        self.datapath.remove()?;
+        let removed = self.datapath.remove();
         self.ports.clear();
-        Ok((ports, self.state.clone(), unsettled))
+        (removed, unsettled)
     }
 
     /// All devices that there was news of have been looked at.

@@ -40,10 +40,15 @@ pub fn has_settled(datapath: &mut Datapath, link: &Link, segments: u32, patience
 pub fn unsettled(datapath: &mut Datapath, links: &[Link], queues: &BTreeMap<u32, QueueChange>) -> BTreeSet<u32> {
     let is_ours = |change: &&QueueChange| change.theirs_over_segments.is_none();
     let back = |link: &Link| queues.get(&link.ifindex).filter(is_ours).map(|change| change.before_segments);
+    // Where an earlier `--stop` has taken the programs off, nothing more is promised.
+    let pinned = datapath.ports();
+    let is_bare = |ifindex| pinned.as_ref().is_ok_and(|pinned| !pinned.contains(&ifindex));
     let shorter = links.iter().filter_map(|link| Some((back(link)?, link)));
     let mut unsettled = BTreeSet::new();
     for (segments, link) in shorter.filter(|(segments, link)| shortens(link, *segments)) {
-        end_promises(datapath, link, &intf::ek_port::default());
+        if !is_bare(link.ifindex) {
+            end_promises(datapath, link, &intf::ek_port::default());
+        }
         if !has_settled(datapath, link, segments, TIMEOUT) {
             unsettled.insert(link.ifindex);
         }

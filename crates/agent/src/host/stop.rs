@@ -15,7 +15,7 @@ use super::links::{Link, Links};
 use super::lock;
 use super::settle;
 use super::state::{HostState, QueueAction};
-use crate::datapath::Datapath;
+use crate::datapath::{Datapath, Removed};
 
 /// How long `--stop` waits for an agent that has said it stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,21 +63,19 @@ fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, H
     remove_all(state, run_dir, pin_dir).map_err(|error| HostError::Stays { why: what_stays(error) })
 }
 
-fn remove_all(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
+fn remove_all(mut state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
     Datapath::recall_namespaces(pin_dir)?;
     let mut links = Links::new()?;
-    let list = links.list()?.links;
     // What the agent promised waits in the queues even though it is gone.
     let mut unsettled = BTreeSet::new();
     if !state.queues.is_empty() {
+        let (raised, _) = noted(&mut state, |ifindex| links.get(ifindex));
         match Datapath::open(pin_dir) {
-            Ok(mut datapath) => unsettled = settle::unsettled(&mut datapath, &list, &state.queues),
+            Ok(mut datapath) => unsettled = settle::unsettled(&mut datapath, &raised, &state.queues),
             Err(error) => tracing::warn!("queues are put back whatever waits in them: {error}"),
         }
     }
-    let name = |ifindex: &u32| list.iter().find(|l| l.ifindex == *ifindex).map(|l| l.name.clone());
-    let ports = Datapath::remove_pins(pin_dir)?.iter().filter_map(name).collect();
-    put_back(&mut links, ports, state, unsettled, run_dir)
+    put_back(&mut links, Datapath::remove_pins(pin_dir), state, &unsettled, run_dir)
 }
 
 /// Removes all that the running agent has put on ports.
@@ -85,12 +83,32 @@ fn remove_all(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stoppe
 /// # Errors
 /// What stays, and why: it is noted still, and can be tried again without this agent.
 pub(super) fn dismantle(core: &RefCell<Core>, links: &mut Links, run_dir: &Path) -> Result<Stopped, String> {
-    let mut take = || {
-        let list = links.list()?.links;
-        let (ports, state, unsettled) = core.borrow_mut().dismantle(&list)?;
-        put_back(links, ports, state, unsettled, run_dir)
-    };
-    take().map_err(what_stays)
+    let mut core = core.borrow_mut();
+    let mut state = core.state().clone();
+    let (raised, _) = noted(&mut state, |ifindex| links.get(ifindex));
+    let (removed, unsettled) = core.dismantle(&raised);
+    put_back(links, removed, state, &unsettled, run_dir).map_err(what_stays)
+}
+
+/// The devices whose queues are noted, as they are now; notes of devices that are gone are dropped. Each is asked for,
+/// as a list of all devices may lack some. Also those that cannot be asked for, in words: their notes stay.
+fn noted(
+    state: &mut HostState,
+    mut ask: impl FnMut(u32) -> Result<Option<Link>, HostError>,
+) -> (Vec<Link>, Vec<String>) {
+    let (mut there, mut unseen) = (Vec::new(), Vec::new());
+    state.queues.retain(|ifindex, change| match ask(*ifindex) {
+        Ok(Some(link)) => {
+            there.push(link);
+            true
+        }
+        Ok(None) => false,
+        Err(error) => {
+            unseen.push(format!("the queue of {} may not be as it was: {error}", shown(&change.name)));
+            true
+        }
+    });
+    (there, unseen)
 }
 
 /// The words of [`HostError::Stays`].
@@ -101,18 +119,21 @@ fn what_stays(error: HostError) -> String {
     }
 }
 
-/// Puts back the queues that nobody else has set since, and forgets what was changed.
+/// Puts back the queues that nobody else has set since, whatever else stays, and forgets what was changed.
 fn put_back(
     links: &mut Links,
-    ports: Vec<String>,
+    removed: Removed,
     mut state: HostState,
-    unsettled: BTreeSet<u32>,
+    unsettled: &BTreeSet<u32>,
     run_dir: &Path,
 ) -> Result<Stopped, HostError> {
-    let mut stopped = Stopped { ports, ..Stopped::default() };
-    let list = links.list()?.links;
+    let mut left: Vec<String> = removed.left.iter().map(ToString::to_string).collect();
+    let name = |ifindex: u32| links.get(ifindex).ok().flatten().map(|link| link.name);
+    let mut stopped = Stopped { ports: removed.ports.into_iter().filter_map(name).collect(), ..Stopped::default() };
+    let (there, unseen) = noted(&mut state, |ifindex| links.get(ifindex));
+    left.extend(unseen);
     let set = |ifindex, segments| links.set_queue(ifindex, segments);
-    let left = queues_back(&list, &mut state, &unsettled, &mut stopped, set);
+    left.extend(queues_back(&there, &mut state, unsettled, &mut stopped, set));
     if left.is_empty() {
         HostState::remove(run_dir)?;
         return Ok(stopped);
@@ -133,14 +154,22 @@ fn queues_back(
 ) -> Vec<String> {
     let mut left = Vec::new();
     for link in list {
-        let port = link.name.clone();
+        let before = state.queues.get(&link.ifindex).cloned();
+        let (port, now) = (link.name.clone(), link.queue_segments);
         match state.plan(link, 0) {
             QueueAction::Leave => {}
             QueueAction::Theirs => stopped.left.push(port),
             // The change was noted, but never made.
-            QueueAction::Set(segments) if segments == link.queue_segments => {}
+            QueueAction::Set(segments) if segments == now => {
+                state.confirm(link.ifindex);
+            }
             QueueAction::Set(segments) if unsettled.contains(&link.ifindex) => {
-                stopped.waiting.push(RestoredQueue { port, segments });
+                state.restore(link.ifindex, before);
+                left.push(format!(
+                    "the queue of {} is still {now} packets long instead of {segments}: packets that were acknowledged \
+                     for the VM wait in it, until the VM runs",
+                    shown(&port)
+                ));
             }
             QueueAction::Set(segments) => match set(link.ifindex, segments) {
                 Ok(()) => {
@@ -149,9 +178,8 @@ fn queues_back(
                 }
                 Err(error) if error.is_gone() => {}
                 Err(error) => left.push(format!(
-                    "the queue of {} is still {} packets long instead of {segments}: {error}",
-                    shown(&port),
-                    link.queue_segments
+                    "the queue of {} is still {now} packets long instead of {segments}: {error}",
+                    shown(&port)
                 )),
             },
         }
@@ -189,5 +217,34 @@ mod tests {
         assert!(left.len() == 1 && left[0].contains("vnet2 is still 4000 packets long instead of 70"), "{left:?}");
         assert_eq!((ports, noted), (vec!["vnet1".to_owned(), "vnet3".to_owned()], vec![2]));
         assert_eq!(back(None), (vec![], vec!["vnet2".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn a_queue_that_waits_for_its_vm_stays_noted() {
+        let (mut state, mut stopped) = (HostState::default(), Stopped::default());
+        assert_eq!(state.plan(&link(1, 70), 4000), QueueAction::Set(4000));
+        let noted = state.clone();
+        let raised = [link(1, 4000)];
+        let none = |_, _| panic!("it is shortened");
+        let left = queues_back(&raised, &mut state, &BTreeSet::from([1]), &mut stopped, none);
+        assert!(left.len() == 1 && left[0].contains("vnet1 is still 4000 packets long instead of 70"), "{left:?}");
+        assert_eq!((&state, &stopped), (&noted, &Stopped::default()));
+        assert!(queues_back(&raised, &mut state, &BTreeSet::new(), &mut stopped, |_, _| Ok(())).is_empty());
+        assert_eq!(stopped.queues, [RestoredQueue { port: "vnet1".to_owned(), segments: 70 }]);
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_asked_for_stays_noted_and_one_that_is_gone_does_not() {
+        let mut state = HostState::default();
+        (1..=3).for_each(|ifindex| assert_eq!(state.plan(&link(ifindex, 70), 4000), QueueAction::Set(4000)));
+        let refused = || HostError::netlink("cannot ask", io::Error::from_raw_os_error(libc::ENOBUFS));
+        let (there, unseen) = noted(&mut state, |ifindex| match ifindex {
+            1 => Ok(Some(link(1, 4000))),
+            2 => Ok(None),
+            _ => Err(refused()),
+        });
+        assert_eq!(there, [link(1, 4000)]);
+        assert!(unseen.len() == 1 && unseen[0].contains("vnet3 may not be as it was: cannot ask"), "{unseen:?}");
+        assert_eq!(state.queues.into_keys().collect::<Vec<_>>(), [1, 3]);
     }
 }

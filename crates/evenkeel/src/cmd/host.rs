@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel_agent::host::{self, Checked, Options, RestoredQueue, Stopped};
+use evenkeel_agent::host::{self, Checked, Options, Stopped};
 use evenkeel_quote::path;
 use serde_json::json;
 
@@ -66,12 +66,6 @@ fn said(stopped: &Stopped) -> String {
     }
     for port in &stopped.left {
         text.push_str(&format!("queue of {port} stays: somebody else has set it since\n"));
-    }
-    for RestoredQueue { port, segments } in &stopped.waiting {
-        text.push_str(&format!(
-            "queue of {port} stays as it is: packets wait in it that were acknowledged for the VM; when it has run, ip \
-             link set {port} txqueuelen {segments}\n"
-        ));
     }
     text
 }

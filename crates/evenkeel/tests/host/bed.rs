@@ -178,18 +178,24 @@ impl Host {
         status.unwrap().code()
     }
 
+    fn try_to_stop(&self) -> Output {
+        let (run, pins) = (self.text("run"), self.text("bpf/evenkeel"));
+        self.evenkeel(&["host", "--stop", "--json", "--run-dir", &run, "--pin-dir", &pins])
+    }
+
     pub fn stop(&self) -> Value {
-        let output = self.evenkeel(&[
-            "host",
-            "--stop",
-            "--json",
-            "--run-dir",
-            &self.text("run"),
-            "--pin-dir",
-            &self.text("bpf/evenkeel"),
-        ]);
+        let output = self.try_to_stop();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What a `--stop` says that cannot put everything back.
+    pub fn stop_in_part(&self) -> String {
+        let output = self.try_to_stop();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(4), "{text}");
+        assert!(text.contains("run `evenkeel host --stop` again"), "{text}");
+        text
     }
 
     /// What a command says in JSON, or its error.

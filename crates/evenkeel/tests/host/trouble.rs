@@ -5,10 +5,11 @@ use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use evenkeel_testbed::place::ip;
+use evenkeel_testbed::place::{index, ip};
 use nix::mount::{MsFlags, mount, umount};
+use nix::sys::signal::Signal;
 
-use crate::bed::{Host, METRICS, queue_length, tcx_programs, wait_until};
+use crate::bed::{Host, METRICS, programs, queue_length, tcx_programs, wait_until};
 
 /// More than are served at once.
 const MANY: usize = 200;
@@ -69,7 +70,7 @@ fn a_full_run_directory_stops_the_change_and_nothing_else() {
     let table = host.evenkeel(&["status", "--socket", &host.text("host.sock")]);
     assert!(String::from_utf8(table.stdout).unwrap().contains("CANNOT BE NOTED"));
     // Another agent can be started, too.
-    host.signal(nix::sys::signal::Signal::SIGKILL);
+    host.signal(Signal::SIGKILL);
     host.ended();
     host.start();
     wait_until("both ports", || host.ports() == ["vp1", "vp2"]);
@@ -92,19 +93,39 @@ fn a_stop_that_fails_is_said_by_both_and_can_be_run_again() {
     let theirs = host.path("bpf/evenkeel/theirs");
     fs::create_dir(&theirs).unwrap();
     mount(Some("tmpfs"), &theirs, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
-    let (run, pins) = (host.text("run"), host.text("bpf/evenkeel"));
-    let stop = || host.evenkeel(&["host", "--stop", "--run-dir", &run, "--pin-dir", &pins]);
-    let refused = |output: std::process::Output| {
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(4) && text.contains("cannot remove"), "{text}");
-        assert!(text.contains("run `evenkeel host --stop` again"), "{text}");
-    };
-    refused(stop());
+    let said = host.stop_in_part();
+    assert!(said.contains("cannot remove"), "{said}");
     assert_eq!(host.ended(), Some(4), "an agent that has said farewell goes on, or says that all is well");
-    let stop = || host.evenkeel(&["host", "--stop", "--run-dir", &run, "--pin-dir", &pins]);
-    refused(stop());
-    assert_eq!(queue_length("vp1"), 4000, "its note holds");
+    assert!(host.stop_in_part().contains("cannot remove"));
+    // A pin that stays keeps nothing else.
+    assert_eq!((tcx_programs("vp1"), queue_length("vp1")), (0, 71));
     umount(&theirs).unwrap();
     host.stop();
-    assert_eq!((tcx_programs("vp1"), queue_length("vp1")), (0, 71));
+    assert!(!host.path("bpf/evenkeel").exists());
+}
+
+/// Pins that cannot be removed stand for all that can be wrong with one port.
+#[test]
+fn one_port_that_cannot_be_undone_keeps_no_other() {
+    for (attach, pin, stays) in [("tcx", "from_vm", (1, 0)), ("clsact", "from_vm-filter", (0, 0))] {
+        for is_killed in [false, true] {
+            let mut host = Host::by(attach);
+            let _vms = [host.add_vm(1), host.add_vm(2), host.add_vm(3)];
+            host.start();
+            wait_until("the queues", || ["vp1", "vp2", "vp3"].iter().all(|port| queue_length(port) == 4000));
+            let pin = host.path(&format!("bpf/evenkeel/links/{}-{pin}", index("vp2")));
+            mount(Some(&pin), &pin, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+            if is_killed {
+                host.signal(Signal::SIGKILL);
+            }
+            let said = host.stop_in_part();
+            assert_eq!(said.matches("cannot remove").count(), 1, "{said}");
+            assert_eq!([programs("vp1"), programs("vp2"), programs("vp3")], [(0, 0), stays, (0, 0)]);
+            assert_eq!(["vp1", "vp2", "vp3"].map(queue_length), [71, 72, 73]);
+            host.ended();
+            umount(&pin).unwrap();
+            host.stop();
+            assert_eq!((programs("vp2"), host.path("bpf/evenkeel").exists()), ((0, 0), false));
+        }
+    }
 }

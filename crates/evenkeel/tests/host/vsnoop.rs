@@ -17,7 +17,7 @@ use evenkeel_testbed::vm::Vm;
 use evenkeel_testbed::watch::Watch;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, queue_length, tcx_programs, wait_until};
 use crate::others::{WEB, boot, fetch, serve_web, takes_the_programs};
@@ -93,24 +93,32 @@ const QUEUE: usize = 10;
 #[test]
 fn stopping_the_agent_keeps_its_promises() {
     keeps_its_promises(Some(Duration::from_millis(100)), |host| {
-        assert_eq!(host.stop()["waiting"], Value::Array(Vec::new()));
+        assert_eq!(host.stop()["queues"], json!([{ "port": "vp1", "segments": QUEUE }]));
         assert_eq!(queue_length("vp1"), QUEUE as u64);
     });
 }
 
-/// A queue is not shortened below what it holds, however long the VM is off its core.
+/// A queue is not shortened below what it holds, however long the VM is off its core: `--stop` fails until it has run.
 #[test]
 fn a_queue_with_promises_in_it_is_not_shortened() {
-    keeps_its_promises(None, |host| {
-        assert_eq!(host.stop()["waiting"][0]["port"], "vp1");
-        assert_eq!(queue_length("vp1"), 4000);
-    });
-    keeps_its_promises(None, |host| {
-        host.signal(Signal::SIGKILL);
+    for is_killed in [false, true] {
+        let (mut host, _vm) = keeps_its_promises(None, |host| {
+            if is_killed {
+                host.signal(Signal::SIGKILL);
+            }
+            // The second finds neither an agent nor programs.
+            for _ in 0..2 {
+                let said = host.stop_in_part();
+                assert!(said.contains("vp1 is still 4000 packets long instead of 10: packets that were ack"), "{said}");
+                assert_eq!((queue_length("vp1"), tcx_programs("vp1")), (4000, 0));
+                assert!(!host.path("bpf/evenkeel").exists());
+            }
+        });
+        assert_eq!(host.ended(), if is_killed { None } else { Some(4) });
         let stopped = host.stop();
-        assert_eq!(stopped["waiting"][0]["segments"], QUEUE, "{stopped}");
-        assert_eq!(queue_length("vp1"), 4000);
-    });
+        assert_eq!(stopped["queues"], json!([{ "port": "vp1", "segments": QUEUE }]), "{stopped}");
+        assert_eq!(queue_length("vp1"), QUEUE as u64);
+    }
 }
 
 #[test]
@@ -125,7 +133,7 @@ fn a_port_that_is_none_any_more_keeps_its_promises() {
 
 /// A port's queue is lengthened, and more is promised than the old length holds. The VM gets its core back after
 /// `absence`, or when `end` is over.
-fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send) {
+fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send) -> (Host, TapVm) {
     let mut host = Host::new();
     host.configure("off", METRICS, VSNOOP);
     let vm = TapVm::new("vp1", false, "10.9.0.1");
@@ -198,4 +206,5 @@ fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send)
     });
     let sent = sender.join().unwrap();
     assert_eq!(receiver.join().unwrap(), sent);
+    (host, vm)
 }

@@ -235,14 +235,15 @@ pub(super) fn remove(port: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the devices of all ports.
+/// Removes the devices of all ports; one that cannot be removed keeps none of the others.
 pub(super) fn remove_all() -> io::Result<()> {
+    let mut outcome = Ok(());
     for device in &nix::net::if_::if_nameindex()? {
         if let Some(port) = device.name().to_str().ok().and_then(port_of) {
-            remove(port)?;
+            outcome = outcome.and(remove(port));
         }
     }
-    Ok(())
+    outcome
 }
 
 /// Has a CPU chosen by the flow handle what comes in at this device (RPS): packets are let out on several CPUs, and

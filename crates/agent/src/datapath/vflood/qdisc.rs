@@ -210,9 +210,7 @@ impl Qdisc {
                 let _ = self.hold_devices.delete(&index.to_ne_bytes());
             }
         }
-        for (_, pin) in PROGRAMS {
-            pins::remove(&pins::link(&self.pin_dir, port, pin))?;
-        }
+        forget_pins(&self.pin_dir, port)?;
         self.forget_orphans()
     }
 
@@ -248,6 +246,11 @@ fn ways_out(devices: &Devices) -> impl Iterator<Item = u32> {
     [Some(devices.hold), Some(devices.split), devices.joining.map(|joining| joining.exit)].into_iter().flatten()
 }
 
+/// Removes the pins of the programs on a port's devices.
+pub(in crate::datapath) fn forget_pins(pin_dir: &Path, port: u32) -> Result<(), DatapathError> {
+    PROGRAMS.iter().try_for_each(|(_, pin)| pins::remove(&pins::link(pin_dir, port, pin)))
+}
+
 /// Removes a port's devices that were made by an agent before this one.
 pub(in crate::datapath) fn remove(port: u32) -> Result<(), DatapathError> {
     devices::remove(port).map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))
@@ -267,9 +270,8 @@ pub(in crate::datapath) fn remove_all(pin_dir: &Path) -> Result<(), DatapathErro
         let Ok(Some(bytes)) = ports.lookup(&key, MapFlags::ANY) else { continue };
         let Some(mut port) = from_bytes::<intf::ek_port>(&bytes) else { continue };
         port.vflood.mode = intf::EK_MODE_OFF;
-        ports
-            .update(&key, as_bytes(&port), MapFlags::ANY)
-            .map_err(|error| DatapathError::bpf("cannot tell a port to let out what it holds", &error))?;
+        // A port that is not told lets out what it holds as one without an agent.
+        let _ = ports.update(&key, as_bytes(&port), MapFlags::ANY);
     }
     let is_empty = |slot: u32| {
         let bytes = vms.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
@@ -291,10 +293,6 @@ pub(in crate::datapath) fn remove_all(pin_dir: &Path) -> Result<(), DatapathErro
     }
     if !held.is_empty() {
         std::thread::sleep(ON_ITS_WAY);
-    }
-    for device in &held {
-        devices::remove(device.port_ifindex)
-            .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
     }
     // Those of an agent that was killed before it had noted them.
     devices::remove_all().map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;

@@ -324,10 +324,6 @@ pub struct Stopped {
     pub queues: Vec<RestoredQueue>,
     /// Queues that somebody else has set since: they stay.
     pub left: Vec<String>,
-    /// Queues that stay because more waits in them than they are to hold, some of which may have been acknowledged for
-    /// the VM; with the length that they are to have.
-    #[serde(default)]
-    pub waiting: Vec<RestoredQueue>,
 }
 
 /// A queue that was put back.
