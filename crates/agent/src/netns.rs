@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nix::sched::{CloneFlags, setns};
@@ -59,6 +59,23 @@ impl Namespace {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let inode = opened.metadata()?.ino() as u32;
         Ok((kind == CloneFlags::CLONE_NEWNET.bits()).then(|| Self { name, inode, fd: Rc::new(opened.into()) }))
+    }
+}
+
+/// The files in the directory of names; none where there is no directory. What cannot be read is an error, and never an
+/// absence: what was done in a namespace that has gone is forgotten.
+pub(crate) fn files() -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(DIRECTORY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        files => files?.map(|file| Ok(file?.path())).collect(),
+    }
+}
+
+/// The inode that a file in the directory of names leads to; `None` if it is gone.
+pub(crate) fn inode(file: &Path) -> io::Result<Option<u32>> {
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => Ok(Some(found?.ino() as u32)),
     }
 }
 

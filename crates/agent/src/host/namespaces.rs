@@ -5,11 +5,9 @@
 //! keeps the namespace alive no longer.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::future::pending;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -110,36 +108,21 @@ impl Namespaces {
     /// Looks up which namespaces there are: takes new ones, and leaves those that are gone or no longer wanted.
     pub fn look(&mut self, core: &mut Core, links: &mut Links) {
         let known = netns::all();
-        let mut is_early = false;
-        let mut kept = Vec::new();
-        let mut new = Vec::new();
-        let mut unopened = Vec::new();
-        for file in fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
-            let (path, name) = (file.path(), file.file_name().to_string_lossy().into_owned());
-            if !core.has_namespace(&name) {
-                continue;
+        let found = netns::files().map(|files| find(&files, &known, core));
+        let Found { kept, new, unopened, mut is_early } = match found {
+            Ok(found) => found,
+            // They are all kept.
+            Err(error) => {
+                self.say(vec![(DIRECTORY.to_owned(), error)]);
+                self.look_again(true);
+                return;
             }
-            let is_known = |(base, of, inode): &&(u32, String, u32)| {
-                *of == name && fs::metadata(&path).is_ok_and(|it| it.ino() as u32 == *inode) && !kept.contains(base)
-            };
-            if let Some((base, ..)) = known.iter().find(is_known) {
-                kept.push(*base);
-                continue;
-            }
-            match Namespace::open(&path) {
-                Ok(Some(namespace)) => new.push(namespace),
-                Ok(None) => is_early = true,
-                Err(error) => unopened.push((name, error)),
-            }
-        }
-        for (name, why) in self.unopened.news(unopened) {
-            tracing::warn!(name, "ports of this network namespace are not served, as it cannot be opened: {why}");
-        }
+        };
+        self.say(unopened);
         for (base, name, inode) in known.iter().filter(|(base, ..)| !kept.contains(base)) {
-            let file = Path::new(DIRECTORY).join(name);
-            let is_named = fs::metadata(file).is_ok_and(|it| it.ino() as u32 == *inode);
+            let is_gone = netns::inode(&Path::new(DIRECTORY).join(name)).is_ok_and(|found| found != Some(*inode));
             let undone = undo(*base, core, links);
-            if let (true, Err(why)) = (is_named, &undone) {
+            if let (false, Err(why)) = (is_gone, &undone) {
                 if self.left_over.insert(*base, why.clone()).as_ref() != Some(why) {
                     tracing::error!(name, "not all is undone in this network namespace, which is tried again: {why}");
                 }
@@ -158,6 +141,20 @@ impl Namespaces {
         for namespace in new {
             self.take(namespace, core);
         }
+        self.look_again(is_early);
+    }
+
+    /// Says what could not be opened, once.
+    fn say(&mut self, unopened: Vec<(String, io::Error)>) {
+        for (name, why) in self.unopened.news(unopened) {
+            tracing::warn!(
+                name,
+                "this cannot be looked at: network namespaces that are served stay, new ones wait: {why}"
+            );
+        }
+    }
+
+    fn look_again(&mut self, is_early: bool) {
         self.looks_at = Instant::now() + if is_early { self.put_off } else { LOOK_EVERY };
         self.put_off = if is_early { (2 * self.put_off).min(LOOK_EVERY) } else { LOOK_SOON };
     }
@@ -177,7 +174,7 @@ impl Namespaces {
         self.listen(base);
         match Links::list_in(base) {
             Ok(listing) if listing.is_whole => {
-                listing.links.into_iter().for_each(|link| core.heard(link.ifindex, link.name));
+                listing.links.into_iter().for_each(|link| core.appeared(link.ifindex, link.name));
             }
             Ok(_) => core.ask_for_list(),
             Err(error) => {
@@ -225,6 +222,48 @@ impl Namespaces {
             task.abort();
         }
     }
+}
+
+/// What a look at the names has found.
+#[derive(Debug, Default)]
+struct Found {
+    /// Bases of namespaces that are known, and are still there as far as one can see.
+    kept: Vec<u32>,
+    new: Vec<Namespace>,
+    unopened: Vec<(String, io::Error)>,
+    /// Something is to be looked at again soon.
+    is_early: bool,
+}
+
+/// Looks at the names that are wanted. `known`: bases with names and inodes.
+fn find(files: &[PathBuf], known: &[(u32, String, u32)], core: &Core) -> Found {
+    let mut found = Found::default();
+    for path in files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !core.has_namespace(&name) {
+            continue;
+        }
+        let inode = netns::inode(path);
+        // One that cannot be looked at may be any that had this name.
+        let is_it = |is: u32| inode.as_ref().map_or(true, |inode| *inode == Some(is));
+        let mut kept = known.iter().filter(|(_, of, is)| *of == name && is_it(*is)).map(|(base, ..)| *base);
+        match inode {
+            Ok(_) => {
+                if let Some(base) = kept.find(|base| !found.kept.contains(base)) {
+                    found.kept.push(base);
+                    continue;
+                }
+            }
+            Err(_) => found.kept.extend(kept),
+        }
+        match Namespace::open(path) {
+            Ok(Some(namespace)) => found.new.push(namespace),
+            Ok(None) => found.is_early = true,
+            Err(error) => found.unopened.push((name, error)),
+        }
+    }
+    found.is_early |= !found.unopened.is_empty();
+    found
 }
 
 /// Namespaces that could not be opened at the last look, with why.

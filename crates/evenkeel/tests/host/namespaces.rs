@@ -2,8 +2,10 @@
 //! addresses, and namespaces that come and go.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use evenkeel_testbed::place::{index, ip};
 use evenkeel_testbed::tap::TapVm;
@@ -150,6 +152,51 @@ fn ports_of_two_namespaces_are_told_apart_by_clsact() {
     are_told_apart("clsact");
 }
 
+/// What cannot be read is no absence.
+#[test]
+fn names_that_cannot_be_read_are_kept() {
+    for attach in ["auto", "clsact"] {
+        let mut host = host(attach);
+        let one = Pod::new("pod1");
+        host.start();
+        let all = ["pod1/vp1", "pod1/vp2", "pod2/vp1", "pod2/vp2"];
+        wait_until("the ports", || host.ports() == all[..2]);
+        wait_until("the queue", || one.queue() == 4000);
+        let may = |mode| fs::set_permissions("/run/netns", fs::Permissions::from_mode(mode)).unwrap();
+        // The agent has no right to read whatever it wants: neither the list of names, nor, with that, what they are.
+        for mode in [0o000, 0o444] {
+            may(mode);
+            let reloads = host.status()["agent"]["reloads"].as_u64().unwrap();
+            host.signal(Signal::SIGHUP);
+            wait_until("a reload", || host.status()["agent"]["reloads"].as_u64() > Some(reloads));
+            // The look comes 10 ms after it.
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(host.ports(), all[..2]);
+            assert_eq!((one.queue(), one.programs()), (4000, both_by(attach)));
+        }
+        // One that comes meanwhile is found without news.
+        let _two = Pod::new("pod2");
+        may(0o755);
+        wait_until("its ports", || host.ports() == all);
+        assert_eq!(host.status()["agent"]["ports_gone"], 0);
+
+        // Nor does the next agent forget, which does not start.
+        host.signal(Signal::SIGKILL);
+        host.ended();
+        for mode in [0o000, 0o444] {
+            may(mode);
+            let error = refusal(&host, host.more_capabilities, 1);
+            assert!(error.contains("cannot look at /run/netns"), "{error}");
+        }
+        may(0o755);
+        host.start();
+        wait_until("the ports", || host.ports() == all);
+        assert_eq!((one.queue(), one.programs()), (4000, both_by(attach)));
+        host.stop();
+        assert_eq!((one.queue(), one.programs()), (71, (0, 0)));
+    }
+}
+
 /// Nothing of the agent keeps a namespace, or is left in one that somebody else keeps.
 #[test]
 fn a_namespace_that_loses_its_name_is_left() {
@@ -238,14 +285,20 @@ fn an_agent_without_namespaces_leaves_them() {
 
 /// What an agent says that may not enter namespaces, and ends.
 fn refusal_without_the_right_to_enter(host: &Host) -> String {
+    refusal(host, "", 3)
+}
+
+/// What an agent says that ends with this code.
+fn refusal(host: &Host, more_capabilities: &str, code: i32) -> String {
+    let capabilities = format!("-all,+bpf,+net_admin,+perfmon{more_capabilities}");
     let output = std::process::Command::new("setpriv")
-        .args(["--bounding-set", "-all,+bpf,+net_admin,+perfmon", "--no-new-privs", env!("CARGO_BIN_EXE_evenkeel")])
+        .args(["--bounding-set", &capabilities, "--no-new-privs", env!("CARGO_BIN_EXE_evenkeel")])
         .args(["host", "--config", &host.text("host.toml")])
         .args(["--run-dir", &host.text("run"), "--pin-dir", &host.text("bpf/evenkeel")])
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert_eq!(output.status.code(), Some(code), "{error}");
     error
 }
 

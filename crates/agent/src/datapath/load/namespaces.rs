@@ -1,6 +1,5 @@
 //! Which network namespaces ports are in beside the agent's, as the programs and the next agent know it.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -55,7 +54,7 @@ impl Datapath {
     /// Returns whether any were noted.
     ///
     /// # Errors
-    /// [`DatapathError`]
+    /// [`DatapathError`], also if it is not known which of them are still there: none is forgotten then.
     pub(crate) fn recall_namespaces(pin_dir: &Path) -> Result<bool, DatapathError> {
         let path = pin_dir.join(MAP);
         if !path.exists() {
@@ -69,11 +68,30 @@ impl Datapath {
         }
         let known = netns::all();
         noted.retain(|(inode, _)| known.iter().all(|(.., of)| of != inode));
-        let files = fs::read_dir(netns::DIRECTORY).into_iter().flatten().flatten();
-        for namespace in files.filter_map(|file| Namespace::open(&file.path()).ok()?) {
-            if let Some(at) = noted.iter().position(|(inode, _)| *inode == namespace.inode) {
-                netns::know(noted.swap_remove(at).1, namespace).map_err(failed)?;
+        if noted.is_empty() {
+            return Ok(true);
+        }
+        let unread = |file: &Path, error| {
+            let what = format!("cannot look at {}, where an agent before this one has ports", file.display());
+            DatapathError::io(what, error)
+        };
+        let mut unopened = Ok(());
+        for file in netns::files().map_err(|error| unread(Path::new(netns::DIRECTORY), error))? {
+            let is_noted = |inode: u32| noted.iter().position(|(noted, _)| *noted == inode);
+            match Namespace::open(&file) {
+                Ok(Some(namespace)) => {
+                    if let Some(at) = is_noted(namespace.inode) {
+                        netns::know(noted.swap_remove(at).1, namespace).map_err(failed)?;
+                    }
+                }
+                Ok(None) => {}
+                // It is none of them, or has gone meanwhile.
+                Err(_) if netns::inode(&file).is_ok_and(|inode| inode.and_then(is_noted).is_none()) => {}
+                Err(error) => unopened = Err(unread(&file, error)),
             }
+        }
+        if !noted.is_empty() {
+            unopened?;
         }
         for (inode, _) in noted {
             let _ = map.delete(as_bytes(&inode));
