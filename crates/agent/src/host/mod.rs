@@ -12,6 +12,7 @@ mod flow;
 mod fresh;
 mod http;
 mod lease;
+mod limits;
 mod links;
 mod lock;
 mod mechanism;

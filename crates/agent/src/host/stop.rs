@@ -12,9 +12,8 @@ use super::control::proto::{RestoredQueue, Stopped};
 use super::core::Core;
 use super::error::HostError;
 use super::links::{Link, Links};
-use super::lock;
-use super::settle;
 use super::state::{HostState, QueueAction};
+use super::{limits, lock, settle};
 use crate::datapath::{Datapath, Removed};
 
 /// How long `--stop` waits for an agent that has said it stops.
@@ -28,6 +27,7 @@ const STEP: Duration = Duration::from_millis(10);
 /// # Errors
 /// [`HostError`] if something could not be removed or put back: then it can be tried again.
 pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
+    limits::raise();
     let patience = Instant::now() + ANSWER_TIMEOUT;
     let (stopped, running) = loop {
         let state = HostState::load(run_dir)?;

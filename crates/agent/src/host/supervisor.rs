@@ -31,7 +31,7 @@ use super::proboscis::keys;
 use super::state::HostState;
 use super::stop::dismantle;
 use super::watch::Watch;
-use super::{http, metrics, vms};
+use super::{http, limits, metrics, vms};
 use crate::channel::Channels;
 use crate::datapath::{self, Datapath};
 use crate::file;
@@ -59,6 +59,7 @@ pub struct Options {
 /// # Errors
 /// [`HostError`], with what to do next.
 pub fn run(options: &Options) -> Result<(), HostError> {
+    limits::raise();
     block_on(agent(options))
 }
 

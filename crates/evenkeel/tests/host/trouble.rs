@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use evenkeel_testbed::place::{index, ip};
 use nix::mount::{MsFlags, mount, umount};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 
 use crate::bed::{Host, METRICS, programs, queue_length, tcx_programs, wait_until};
@@ -47,6 +48,20 @@ fn clients_that_say_nothing_keep_nobody_waiting() {
     host.status();
     wait_until("the first ones to go", || many.iter().take(MANY / 2).all(is_over));
     assert!(!is_over(many.last().unwrap()));
+}
+
+/// The limit of files that a shell gives is not the agent's.
+#[test]
+fn it_may_have_as_many_files_open_as_the_system_allows() {
+    let mut host = Host::new();
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 500, hard).unwrap();
+    host.start();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", host.status()["pid"])).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().nth(3), Some(hard.to_string().as_str()), "{files}");
+    host.stop();
 }
 
 #[test]
