@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// How long a tap is left alone. libvirt is done with one in milliseconds.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
 
-/// Devices that there was news of while they were no ports.
+/// Devices that were met, by news or in a list, while they were no ports.
 #[derive(Debug, Default)]
 pub struct Fresh(BTreeMap<u32, Device>);
 
@@ -19,7 +19,7 @@ struct Device {
 }
 
 impl Fresh {
-    /// There is news of a device; only the first counts.
+    /// A device is met; only the first time counts.
     pub fn heard(&mut self, ifindex: u32, now: Instant) {
         self.0.entry(ifindex).or_insert(Device { until: now + LEFT_ALONE, waits: false });
     }

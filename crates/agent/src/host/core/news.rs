@@ -9,7 +9,7 @@ use crate::host::links::Listing;
 use crate::host::port::is_port;
 
 impl Core {
-    /// A device is new or has changed: it is to be looked at if it is a port, or if the agent has changed it.
+    /// A device has changed: it is to be looked at if it is a port, or if the agent has changed it.
     pub fn heard(&mut self, ifindex: u32, name: String) {
         let was_changed = self.ports.contains_key(&ifindex) || self.state.queues.contains_key(&ifindex);
         if was_changed || is_port(&self.loaded.config, &name) {
@@ -21,12 +21,14 @@ impl Core {
         }
     }
 
-    /// There is news of a device, which may be new.
+    /// A device is there, by news or by a list, and may be new: who has made it may not be done with it yet. One that
+    /// has the programs of an agent before this one is not.
     pub fn appeared(&mut self, ifindex: u32, name: String) {
         // By tcx, programs leave all room to qdiscs.
         if self.datapath.hook() == Hook::Clsact
             && !self.ports.contains_key(&ifindex)
             && is_port(&self.loaded.config, &name)
+            && !self.datapath.is_on(ifindex)
         {
             self.fresh.heard(ifindex, Instant::now());
         }
@@ -105,7 +107,7 @@ impl Core {
         }
         self.commit();
         for link in links {
-            self.heard(link.ifindex, link.name.clone());
+            self.appeared(link.ifindex, link.name.clone());
         }
     }
 
