@@ -37,6 +37,13 @@ impl CliError {
         Self { help: Some(help.into()), ..self }
     }
 
+    /// That of a `--stop`: whatever has failed, not everything is put back.
+    pub fn of_stop(error: impl Into<Self>) -> Self {
+        let error = error.into();
+        let exit = if error.exit == Exit::Failed { Exit::Stays } else { error.exit };
+        Self { exit, ..error }
+    }
+
     /// Prints it on standard error; if the log is JSON, as an event of the log.
     pub fn print(&self, format: LogFormat) {
         if format == LogFormat::Json {
@@ -140,6 +147,7 @@ impl From<GuestError> for CliError {
     fn from(error: GuestError) -> Self {
         let exit = match &error {
             GuestError::Config(_) => Exit::Usage,
+            GuestError::Stays { .. } => Exit::Stays,
             GuestError::Missing { .. } => Exit::Missing,
             _ => Exit::Failed,
         };

@@ -24,7 +24,7 @@ pub fn run(arguments: GuestAgent) -> Result<(), CliError> {
         return if arguments.json { output::print_json(&status) } else { output::print(&shown(&status)) };
     }
     if arguments.stop {
-        let stopped = agent::stop(&arguments.run_dir, &arguments.pin_dir)?;
+        let stopped = agent::stop(&arguments.run_dir, &arguments.pin_dir).map_err(CliError::of_stop)?;
         return if arguments.json { output::print_json(&stopped) } else { output::print(&said(&stopped)) };
     }
     let options = Options { config: arguments.config, run_dir: arguments.run_dir, pin_dir: arguments.pin_dir };

@@ -22,7 +22,7 @@ pub fn run(arguments: Host) -> Result<(), CliError> {
         return check_pins(&arguments.pin_dir, arguments.json);
     }
     if arguments.stop {
-        let stopped = host::stop(&arguments.run_dir, &arguments.pin_dir)?;
+        let stopped = host::stop(&arguments.run_dir, &arguments.pin_dir).map_err(CliError::of_stop)?;
         return if arguments.json {
             output::print_json(&stopped)
         } else {

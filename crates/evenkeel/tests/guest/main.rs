@@ -5,3 +5,4 @@ mod bed;
 mod endpoint;
 mod life;
 mod relay;
+mod stop;

@@ -28,6 +28,12 @@ pub enum GuestError {
         /// What is wrong with it.
         why: String,
     },
+    /// `--stop` could not put everything back.
+    #[error("not everything is as it was before evenkeel: {why}")]
+    Stays {
+        /// What is not, and why, in errors' words.
+        why: String,
+    },
     /// This kernel or process lacks something.
     #[error("{}", shown(what))]
     Missing {
@@ -86,6 +92,7 @@ impl GuestError {
             Self::State { .. } => {
                 Some("it says which settings to put back; put them back by hand (sysctl NAME=VALUE), then remove it")
             }
+            Self::Stays { .. } => Some("what is left is noted: mend the cause, then run `evenkeel guest --stop` again"),
             Self::Missing { help, .. } => Some(help),
             Self::InPart { .. } => Some("once that is mended, have it read again, or restart the agent"),
             Self::Bpf { source, verdict: None, .. } if source.kind() == libbpf_rs::ErrorKind::PermissionDenied => {

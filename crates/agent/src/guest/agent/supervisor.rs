@@ -81,15 +81,30 @@ pub fn run(options: &Options) -> Result<(), GuestError> {
 /// [`GuestError`] if something could not be removed or put back: then it can be tried again.
 pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, GuestError> {
     let _lock = end_running(run_dir)?;
-    let mut state = State::load(run_dir)?;
     let mut stopped = Stopped::default();
-    // First the settings: they would give new connections a congestion control that is about to go.
+    let mut left = put_back(&mut State::load(run_dir)?, &mut stopped);
+    // A setting that stays may give new connections the congestion control, which stays then, too.
+    if left.is_empty() {
+        left.extend(take_off(pin_dir, &mut stopped).err().map(|error| error.to_string()));
+    }
+    if left.is_empty() { Ok(stopped) } else { Err(GuestError::Stays { why: left.join("; ") }) }
+}
+
+/// Puts the settings back; one that cannot be put back keeps none of the others. Returns those, in words.
+fn put_back(state: &mut State, stopped: &mut Stopped) -> Vec<String> {
+    let mut left = Vec::new();
     for name in state.changed().into_keys() {
-        match state.put_back(&name)? {
-            Some(value) => drop(stopped.settings.insert(name, value)),
-            None => stopped.left.push(name),
+        match state.put_back(&name) {
+            Ok(Some(value)) => drop(stopped.settings.insert(name, value)),
+            Ok(None) => stopped.left.push(name),
+            Err(error) => left.push(error.to_string()),
         }
     }
+    left
+}
+
+/// Takes connections from the congestion control, and that and all pins from the guest.
+fn take_off(pin_dir: &Path, stopped: &mut Stopped) -> Result<(), GuestError> {
     stopped.unregistered = programs::registered(pin_dir).into_iter().map(str::to_owned).collect();
     if !stopped.unregistered.is_empty() && KernelReading::take().lacking().is_none() {
         let shadow = programs::read_control(pin_dir).map_or(congestion(Shadow::Cubic), |c| c.congestion);
@@ -98,7 +113,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, GuestError> {
         cera.unload()?;
     }
     programs::remove(pin_dir)?;
-    Ok(stopped)
+    Ok(())
 }
 
 /// The lock, once an agent that had it has ended.
