@@ -147,8 +147,10 @@ static __noinline bool synack_differs(const struct context *c, const struct ek_f
 }
 
 /*
- * A connection begins unnoted: what was known of an earlier one with the same addresses
- * and ports no longer applies. Only the VM's SYNs count, since others' may be forged.
+ * The VM opens or accepts a connection: one before it with the same addresses and ports,
+ * which it may have given up without a word, is over, whether or not this one is noted.
+ * What is held of it would come among this one's data. Only the VM's SYNs count, since
+ * others' may be forged.
  */
 static __noinline void flow_replaced(struct __sk_buff *skb, struct context *c)
 {
@@ -156,37 +158,28 @@ static __noinline void flow_replaced(struct __sk_buff *skb, struct context *c)
 	u32 iss = p->flags & PACKET_ACK ? p->ack - 1 : p->seq;
 	struct ek_flow *known = bpf_map_lookup_elem(&flows, c->key);
 
-	if (!known || known->iss == iss)
+	if (known && known->iss == iss)
 		return;
-	if (vflood_flow_of(c, known))
-		vflood_flow_reset(skb, c, known->vflood_index, known->vflood_owner);
+	vflood_flows_reset(skb, c);
+	if (!known)
+		return;
 	bpf_map_delete_elem(&flows, c->key);
 	if (vsnoop_is_on(c))
 		vsnoop_flow_close(c);
 }
 
 /*
- * A SYN-ACK passes: its flow begins for those mechanisms that keep state of their own. A
- * connection before it with the same addresses and ports, which the VM gave up without a
- * word, is over for them: what is held of it would come among the new one's data.
+ * A SYN-ACK passes: its flow begins for those mechanisms that keep state of their own.
  *
  * Return: NULL if it is not known, or not any more.
  */
 static __noinline struct ek_flow *flow_begins(struct __sk_buff *skb, struct context *c,
 					      bool synack_from_vm)
 {
-	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
-	u32 index = f ? f->vflood_index : 0;
-	u32 owner = f && vflood_flow_of(c, f) ? f->vflood_owner : 0;
+	struct ek_flow *f = flow_open(c, synack_from_vm);
 
-	f = flow_open(c, synack_from_vm);
-	if (!f) {
-		if (synack_from_vm)
-			flow_replaced(skb, c);
+	if (!f)
 		return NULL;
-	}
-	if (owner && f->vflood_owner != owner)
-		vflood_flow_reset(skb, c, index, owner);
 	if (synack_differs(c, f, synack_from_vm)) {
 		flow_let_go(skb, c);
 		return NULL;
@@ -329,10 +322,9 @@ static __always_inline bool flow_from_vm(struct __sk_buff *skb, struct way *w)
 		w->f = flow_known(c);
 		return true;
 	}
-	if (port_rests(c->port)) {
-		flow_replaced(skb, c);
+	flow_replaced(skb, c);
+	if (port_rests(c->port))
 		return way_ends(w, TCX_NEXT);
-	}
 	return !syn_is_owned(skb, c, true) || way_ends(w, TCX_NEXT);
 }
 

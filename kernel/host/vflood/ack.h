@@ -299,7 +299,8 @@ static __always_inline bool vflood_window_update(struct __sk_buff *skb, struct c
 
 /*
  * A SYN-ACK to the VM. Its window is not scaled and ends at 64 KB: what is granted beyond
- * stands in an ACK right behind it. Return: what the program is to answer.
+ * stands in an ACK right behind it. One that answers another SYN than the flow's, or data
+ * with it, is left alone. Return: what the program is to answer.
  */
 static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context *c)
 {
@@ -311,7 +312,7 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	u32 mss;
 	u16 field = 0;
 
-	if (!f)
+	if (!f || f->iss != p->ack - 1)
 		return TCX_NEXT;
 	e = vflood_flow_of(c, f);
 	if (!e || !e->is_enforced)

@@ -307,6 +307,22 @@ fn an_answer_of_the_vms_to_an_unknown_syn_ends_what_was_before() {
 
 /// An option of accurate ECN where nobody asked for it: something on the way has changed the handshake.
 #[test]
+/// The VM opens a connection with the same addresses and ports, which is not noted.
+#[test]
+fn an_unknown_syn_of_the_vms_ends_what_was_before() {
+    let unreadable = Segment { options: vec![3, 60, 7, 0], ..syn() };
+    for (seq, ends) in [(syn().seq, false), (7_000, true)] {
+        let mut place = place();
+        connect(&mut place);
+        let (pa, pb) = (place.pa, place.pb);
+        let other = Segment { seq, ..unreadable.clone() }.frame();
+        place.run_to_vm(pb, &other);
+        assert!(is_known(&place.datapath, pb), "others' may be forged");
+        assert_eq!(place.run_from_vm(pa, &other).frame, other);
+        assert_eq!(is_known(&place.datapath, pa), !ends, "{seq}");
+    }
+}
+
 fn an_option_that_counts_marks_is_enough() {
     let mut place = place();
     for kind in [172, 174] {
