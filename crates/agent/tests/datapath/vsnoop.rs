@@ -535,8 +535,19 @@ fn what_vsnoop_keeps_back_is_known_to_vflood() {
     let_out(&place, 1, 0, VM_TS);
     let newer = Segment { options: V4.options(VM_TS + 50, 650), ..V4.ack(2 * BYTES) };
     assert_eq!(place.send_from_vm(&newer).0, DROP, "it says nothing new");
-    let last = place.datapath.vflood(&place.datapath.flows().unwrap()[0].1).unwrap().unwrap().last;
-    assert_eq!((last.ack, last.ts_val, last.ts_ecr), (ISS + 1 + 2 * BYTES, VM_TS + 50, 650));
+    let last = |place: &Bed| place.datapath.vflood(&place.datapath.flows().unwrap()[0].1).unwrap().unwrap().last;
+    let known = last(&place);
+    assert_eq!((known.ack, known.ts_val, known.ts_ecr), (ISS + 1 + 2 * BYTES, VM_TS + 50, 650));
+    // An early ACK has ridden on data of the VM's: its own is older, and its timestamp the newest.
+    let ridden = intf::ek_vflood_last { ack: ISS + 1 + 4 * BYTES, window: 400, ..known };
+    let map = MapHandle::from_pinned_path(place.directory.path().join("evenkeel/vflood_flows")).unwrap();
+    let bytes = [&ridden.ack.to_ne_bytes()[..], &[0; 8], &ridden.window.to_ne_bytes()].concat();
+    let at = offset_of!(intf::ek_vflood_flow, last);
+    patch(&map, &0u32.to_ne_bytes(), &[(at, &bytes[..4]), (at + 12, &bytes[12..])]);
+    assert_eq!(last(&place), ridden);
+    let later = Segment { options: V4.options(VM_TS + 90, 690), ..V4.ack(2 * BYTES) };
+    assert_eq!(place.send_from_vm(&later).0, DROP, "it says nothing new");
+    assert_eq!(last(&place), intf::ek_vflood_last { ts_val: VM_TS + 90, ..ridden });
 }
 
 /// The VM's TCP drops data that is older than what came before it, with data or without (PAWS, RFC 7323 §5).
