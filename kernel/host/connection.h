@@ -211,7 +211,7 @@ static __noinline bool segment_is_owned(struct __sk_buff *skb, struct context *c
 		return false;
 	if (is_signed)
 		count(c->count, EK_COUNT_SIGNED, 1);
-	if (from_vm || flow_is_in_window(f, c->packet->seq, 0))
+	if (from_vm || !flow_off_bytes(f, c->packet))
 		flow_let_go(skb, c);
 	return true;
 }
@@ -276,6 +276,19 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 	peer_silent(c);
 }
 
+/*
+ * A segment that is no segment of the other end's, though it has its addresses and ports:
+ * it passes, and no mechanism believes it. The VM answers what it does not take.
+ */
+static __noinline void stray_to_vm(struct context *c, const struct ek_flow *f)
+{
+	if (f->vflood_owner &&
+	    (c->packet->flags & (PACKET_ACK | PACKET_RST)) == PACKET_ACK)
+		count(c->count, EK_COUNT_VFLOOD_FALSE_ACKS, 1);
+	if (vsnoop_is_on(c))
+		vsnoop_asked(c);
+}
+
 /* A SYN or SYN-ACK is noted, and what belongs to no known connection passes as it is. */
 static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 {
@@ -287,7 +300,7 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 			return way_ends(w, TCX_NEXT);
 		if (syn_is_owned(skb, c, false)) {
 			if (vsnoop_is_on(c))
-				vsnoop_syn_to_vm(c);
+				vsnoop_asked(c);
 			return way_ends(w, TCX_NEXT);
 		}
 		if (is_synack(w))
@@ -305,11 +318,16 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 	}
 	if (has_more_options(c) && segment_is_owned(skb, c, f, false))
 		return way_ends(w, TCX_NEXT);
+	if (flow_is_stray(f, c->packet)) {
+		stray_to_vm(c, f);
+		return way_ends(w, TCX_NEXT);
+	}
 	f->last_ns = c->now_ns;
 	f->bytes_to_vm += c->packet->payload_bytes;
 	if (f->came_in != skb->ingress_ifindex)
 		comes_from_elsewhere(skb, f);
-	peer_shows(c, f);
+	if (!flow_off_bytes(f, c->packet))
+		peer_shows(c, f);
 	w->f = f;
 	return true;
 }
@@ -342,8 +360,21 @@ static __always_inline bool flow_known_from_vm(struct __sk_buff *skb, struct way
 	return way_ends(w, TCX_NEXT);
 known:
 	w->f->last_ns = c->now_ns;
-	flow_note_window(w->f, c->packet);
 	return true;
+}
+
+/* A number that this connection's VM cannot have: what else is known of it may be wrong,
+ * too, and what is held would wait for ACKs that are taken for false. */
+static __always_inline bool flow_note_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	struct context *c = w->c;
+
+	if (flow_note_window(w->f, c->packet))
+		return true;
+	count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
+	flow_let_go(skb, c);
+	cera_account(skb, c, cera_header_bytes(c));
+	return way_ends(w, TCX_NEXT);
 }
 
 /* The connection may be over, for all mechanisms but what is still held. */

@@ -353,9 +353,6 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	return TCX_NEXT;
 }
 
-/* Numbers that are off by this may be of segments that others have overtaken. */
-#define VFLOOD_ACK_SLACK_BYTES 65536
-
 /*
  * Would the VM drop an ACK, so that what it lets out would count as arrived without
  * having done so? With nothing held, the VM itself sends again what is missing.
@@ -366,7 +363,7 @@ static __noinline bool vflood_ack_is_false(struct __sk_buff *skb, struct context
 	struct ek_vflood_flow *e;
 	u32 summed;
 
-	if (!flow_is_in_window(f, c->packet->seq, VFLOOD_ACK_SLACK_BYTES))
+	if (flow_off_bytes(f, c->packet) > FLOW_SLACK_BYTES)
 		return true;
 	e = vflood_flow_of(c, f);
 	if (!e || !e->packets)

@@ -571,6 +571,25 @@ fn what_still_drains_of_a_connection_before_is_dropped() {
     }
 }
 
+/// What is behind the queue already when the order comes has an earlier connection's numbers. The new one does not go
+/// by them: its own data would be taken for old, and its ACKs for false.
+#[test]
+fn what_is_left_of_a_connection_before_is_not_the_new_ones() {
+    for ack in [5001u32.wrapping_add(1 << 30), 5001u32.wrapping_sub(1 << 30)] {
+        let mut managed = Managed::new();
+        assert_eq!(managed.send(0), NEXT);
+        let (flow, before) = (managed.place.only_flow(managed.place.pa), managed.told());
+        let state = managed.state();
+        let left = Segment { ack, ..data(1 << 20) }.frame();
+        let passed = managed.place.run_from_vm(managed.place.pa, &left);
+        assert_eq!((passed.verdict, passed.frame), (NEXT, left));
+        assert!(managed.place.datapath.flows().unwrap().is_empty(), "it goes on without help");
+        assert_eq!(managed.told(), before + 1, "what is held drains");
+        let after = managed.place.datapath.vflood(&flow).unwrap().unwrap();
+        assert_eq!((after.flow.vm_end, after.last), (state.flow.vm_end, state.last));
+    }
+}
+
 /// A SYN-ACK that answers another SYN than the flow's, or data with it.
 #[test]
 fn only_a_synack_of_its_own_tells_a_vm_that_it_is_held() {

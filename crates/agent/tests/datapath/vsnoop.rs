@@ -554,7 +554,15 @@ fn what_vsnoop_keeps_back_is_known_to_vflood() {
 #[test]
 fn data_that_is_older_than_an_ack_is_the_vms() {
     let bare = |ts_val, offset| Segment { payload: 0, options: V4.options(ts_val, 30), ..V4.data(offset) };
-    let cases = [(bare(701, 2 * BYTES), false), (bare(699, 2 * BYTES), true), (bare(701, 9 * BYTES), true)];
+    let cases = [
+        (bare(701, 2 * BYTES), false),
+        (bare(699, 2 * BYTES), true),
+        (bare(701, 9 * BYTES), true),
+        // The VM has acknowledged all before BYTES.
+        (bare(701, BYTES), false),
+        (bare(701, BYTES - 1), true),
+        (bare(700 + (1 << 30), 0u32.wrapping_sub(1 << 20)), true),
+    ];
     for (other, is_early) in cases {
         let mut place = Bed::new(intf::EK_MODE_ENFORCE);
         place.connect(&V4);
@@ -574,17 +582,43 @@ fn data_that_is_older_than_an_ack_is_the_vms() {
     place.early_ack(&V4.data(2 * BYTES));
 }
 
+/// One packet that somebody makes up, without having seen any of the connection's.
+#[test]
+fn what_is_off_the_window_is_no_reason_for_anything() {
+    let edge = 500 << SCALE;
+    for offset in [edge + BYTES + 1, 1 << 20, 1 << 31, 0u32.wrapping_sub(10_000), 0u32.wrapping_sub(1 << 20)] {
+        for forged in [
+            V4.data(offset),
+            Segment { flags: ACK | FIN, payload: 0, ..V4.data(offset) },
+            Segment { flags: ACK | FIN, ..V4.data(offset) },
+            Segment { payload: 0, options: V4.options(700 + (1 << 30), 30), ..V4.data(offset) },
+            Segment { flags: RST, payload: 0, ..V4.data(offset) },
+        ] {
+            let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+            place.connect(&V4);
+            place.receive(&V4, 1);
+            assert_eq!(place.send_to_vm(&forged), NEXT);
+            let answer = V4.ack(BYTES);
+            assert_eq!(place.send_from_vm(&answer).0, NEXT, "the VM answers: {forged:?}");
+            place.early_ack(&V4.data(2 * BYTES));
+        }
+    }
+}
+
 /// A held packet goes by the port twice, and no more often: once the queue has let it out, it passes.
 #[test]
 fn what_was_held_passes_as_often_as_it_was_let_out() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     let_out(&place, 1, 0, VM_TS);
-    let own = Segment { payload: 100, ..V4.ack(BYTES) };
+    let own = Segment { payload: 100, ..V4.ack(2 * BYTES) };
     let before = place.count(intf::EK_COUNT_PACKETS_FROM_VM);
+    let has = |place: &Bed| place.datapath.flows().unwrap()[0].1.vm_ack;
     assert_eq!(place.send_from_vm(&own), (NEXT, own.frame()));
     assert_eq!(place.count(intf::EK_COUNT_PACKETS_FROM_VM), before, "it was counted when it came");
+    assert_eq!(has(&place), ISS + 1 + BYTES, "its number may be an early ACK's");
     assert_eq!(place.send_from_vm(&own).0, REDIRECT, "the VM sends it again");
+    assert_eq!(has(&place), ISS + 1 + 2 * BYTES);
     // Nothing else passes, however often the queue has let out.
     let_out(&place, 16, 0, VM_TS);
     for offset in [1, 50, 100, 1001] {
