@@ -366,7 +366,7 @@ static __noinline bool vflood_ack_is_false(struct __sk_buff *skb, struct context
 	if (flow_off_bytes(f, c->packet) > FLOW_SLACK_BYTES)
 		return true;
 	e = vflood_flow_of(c, f);
-	if (!e || !e->packets)
+	if (!e || !e->packets || !ip_is_plain(c->packet))
 		return false;
 	summed = skb_summed(skb);
 	return summed != CHECKSUM_PARTIAL && summed != CHECKSUM_UNNECESSARY &&

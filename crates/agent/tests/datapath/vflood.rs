@@ -8,7 +8,7 @@ use evenkeel_algo::frames::{ACK, CWR, ECE, RST, SYN, Segment, URG, assert_sound}
 use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::conversation::{MSS, ack, data, syn, synack};
+use crate::conversation::{MSS, ack, data, syn, synack, with_ip_options};
 use crate::ports::{Bed, KEY, NEXT, REDIRECT};
 
 const WINDOW: u32 = 10;
@@ -599,6 +599,38 @@ fn only_a_synack_of_its_own_tells_a_vm_that_it_is_held() {
         let before = managed.told();
         let token = managed.token_of(&Segment { ack, ..synack() });
         assert_eq!((token != 0, managed.told() - before), (is_its, u64::from(is_its)), "{ack}");
+    }
+}
+
+/// IP's options and extensions may name other addresses than its header does, and the sum covers those: nobody knows
+/// that it is wrong, and what is held has to leave.
+#[test]
+fn a_sum_over_other_addresses_is_no_wrong_one() {
+    let over = |segment: Segment, is_v6: bool| {
+        let to = |(address, port): (std::net::IpAddr, u16)| match address {
+            std::net::IpAddr::V4(address) if is_v6 => (address.to_ipv6_mapped().into(), port),
+            _ => (address, port),
+        };
+        Segment { source: to(segment.source), destination: to(segment.destination), ..segment }
+    };
+    for (is_v6, has_options) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut managed = Managed::without_connections();
+        let pa = managed.place.pa;
+        managed.place.run_from_vm(pa, &over(syn(), is_v6).frame());
+        managed.place.run_to_vm(pa, &over(synack(), is_v6).frame());
+        managed.place.run_to_vm(pa, &over(ack(0, 0), is_v6).frame());
+        for segment in 0..WINDOW {
+            assert_eq!(managed.place.run_from_vm(pa, &over(data(segment * MSS), is_v6).frame()).verdict, NEXT);
+        }
+        managed.hold(WINDOW, true);
+        let cwnd = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, congestion.window.cwnd);
+        managed.change(&[(cwnd, &1u32.to_ne_bytes())]);
+        let receiver = over(ack(2 * MSS, 0), is_v6);
+        let mut frame = if has_options { with_ip_options(&receiver) } else { receiver.frame() };
+        *frame.last_mut().unwrap() ^= 1;
+        assert_eq!(managed.place.run_to_vm(pa, &frame).verdict, NEXT);
+        let expected = if has_options { 1001 + 2 * MSS } else { 1001 };
+        assert_eq!(managed.state().flow.snd_una, expected, "IPv6: {is_v6}, options: {has_options}");
     }
 }
 
