@@ -140,10 +140,7 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	if ((!p->payload_bytes && !data.is_fin) ||
 	    (is_off && seq_after(p->seq, f->vm_ack))) {
 		if (!is_off)
-			vsnoop_note_peer(c, s,
-					 skb_checksums_hold(skb, c) ?
-						 VSNOOP_CERTAIN :
-						 VSNOOP_DOUBT_CHECKSUM);
+			vsnoop_note_peer(c, s, vsnoop_ack_doubt(skb, c, f));
 		bpf_spin_lock(&port->lock);
 		vsnoop_peer_ack(&s->flow, p->seq, is_off || p->flags & PACKET_RST);
 		bpf_spin_unlock(&port->lock);

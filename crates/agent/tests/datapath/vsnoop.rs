@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use evenkeel_agent::datapath::{Datapath, intf};
-use evenkeel_algo::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound};
+use evenkeel_algo::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound, set_ecn};
 use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, Kind};
 use evenkeel_testbed::place::{Tap, index, ip, leave};
@@ -11,6 +11,7 @@ use evenkeel_testbed::tap::TapFile;
 use evenkeel_testbed::thread;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::conversation::with_ip_options;
 use crate::ports::{A, B, DROP, MARK, NEXT, REDIRECT, vcpus};
 
 const BYTES: u32 = 1448;
@@ -562,6 +563,10 @@ fn data_that_is_older_than_an_ack_is_the_vms() {
         (bare(701, BYTES), false),
         (bare(701, BYTES - 1), true),
         (bare(700 + (1 << 30), 0u32.wrapping_sub(1 << 20)), true),
+        // Its TCP finds a timestamp wherever it stands.
+        (Segment { options: [&V4.options(701, 30)[2..], &[1, 1]].concat(), ..bare(701, BYTES) }, false),
+        // It reads no segment without this flag.
+        (Segment { flags: 0, ..bare(701, 2 * BYTES) }, true),
     ];
     for (other, is_early) in cases {
         let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -580,6 +585,41 @@ fn data_that_is_older_than_an_ack_is_the_vms() {
     *spoilt.last_mut().unwrap() ^= 1;
     place.datapath.trial("to_vm", place.port, 0, &spoilt, 1).unwrap();
     place.early_ack(&V4.data(2 * BYTES));
+    // One with options of IP's has sums that are not judged here.
+    place.datapath.trial("to_vm", place.port, 0, &with_ip_options(&bare(701, 3 * BYTES)), 1).unwrap();
+    let before = place.early();
+    place.send_to_vm(&V4.data(3 * BYTES));
+    assert_eq!(place.early(), before);
+}
+
+/// Data that is left to the VM is taken by it, with its timestamp: what is older then, it drops.
+#[test]
+fn data_that_is_older_than_doubtful_data_is_the_vms() {
+    let elsewhere = |ts_val| [&V4.options(ts_val, 30)[2..], &[1, 1]].concat();
+    for (name, doubtful, ttl, ts_is_newer) in [
+        ("a lower TTL", [V4.options(700, 30), V4.options(701, 30)], 63, true),
+        ("a lower TTL, and no newer timestamp", [V4.options(700, 30), V4.options(700, 30)], 63, false),
+        ("its timestamp stands elsewhere", [elsewhere(700), elsewhere(701)], 64, true),
+    ] {
+        let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+        place.connect(&V4);
+        place.receive(&V4, 1);
+        place.send_from_vm(&V4.ack(2 * BYTES));
+        // The VM may have acknowledged the first before it has the second.
+        for (i, options) in (2..).zip(doubtful) {
+            let mut frame = Segment { options, ..V4.data(i * BYTES) }.frame();
+            frame[22] = ttl;
+            set_ecn(&mut frame, 0);
+            place.datapath.trial("to_vm", place.port, 0, &frame, 1).unwrap();
+        }
+        assert_ne!(place.snoop().flow.doubt, 0, "{name}");
+        place.send_from_vm(&V4.ack(4 * BYTES));
+        let before = place.early();
+        place.send_to_vm(&V4.data(4 * BYTES));
+        place.send_from_vm(&V4.ack(4 * BYTES));
+        place.send_to_vm(&V4.data(5 * BYTES));
+        assert_eq!(place.early() == before, ts_is_newer, "{name}");
+    }
 }
 
 /// One packet that somebody makes up, without having seen any of the connection's.
