@@ -131,6 +131,7 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	enum ek_vsnoop_ring ring;
 	enum vsnoop_sent sent;
 	bool is_again;
+	u32 ts_val;
 
 	if (!s || !port)
 		return true;
@@ -160,6 +161,8 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	if (!is_off)
 		vsnoop_note_peer(c, s, data.doubt);
 	data.core = data.doubt ? VSNOOP_CORE_UNKNOWN : vsnoop_core(c);
+	/* Older kernels allow no call under the lock, as reading it may be. */
+	ts_val = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
 	bpf_spin_lock(&port->lock);
 	is_again = !seq_after(p->seq + p->payload_bytes, s->flow.next);
 	o.was_acked = s->flow.acked;
@@ -168,7 +171,7 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	o.state = s->flow.state;
 	o.doubt = s->flow.doubt;
 	if (s->flow.acked != o.was_acked)
-		s->acked_ts = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
+		s->acked_ts = ts_val;
 	if (o.verdict == VSNOOP_ACK && is_again)
 		s->again_end = p->seq + p->payload_bytes;
 	bpf_spin_unlock(&port->lock);
