@@ -162,9 +162,12 @@ fmt:
 	$(CARGO) fmt --all
 	clang-format-19 -i $(C_FILES)
 
-# Every experiment of docs/results in the lab, one after the other: some hours on two cores. Leave the machine alone meanwhile.
+# Every experiment of docs/results in the lab, one after the other: some hours on two cores. Leave the machine alone meanwhile. It goes on where it was
+# interrupted; runs of other code are refused, and RESUME= makes all again.
+RESUME := --resume
+
 results: build
-	sh packaging/results.sh $(EVENKEEL) $(KEPT) $(RESULTS)
+	RESUME=$(RESUME) sh packaging/results.sh $(EVENKEEL) $(KEPT) $(RESULTS)
 
 # Every simulation of docs/results: an hour on two cores. It goes on where it was interrupted; runs of other code are refused, and RESTART=--restart makes
 # all again.

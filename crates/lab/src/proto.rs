@@ -26,6 +26,8 @@ pub const APPLICATION_PORT: u16 = 8080;
 pub const OBJECT_PATH: &str = "/object/";
 /// The file, below [`OBJECT_PATH`], of which each flow asks for as many bytes as it has.
 pub const ANY_OBJECT: &str = "any";
+/// The counter of what shaped devices have dropped.
+pub const QDISC_DROPS: &str = "QdiscDropped";
 /// Most bytes one [`Op::ReadFile`] returns.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 

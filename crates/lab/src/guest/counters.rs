@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::host::qdisc;
+use crate::proto::QDISC_DROPS;
 
 /// Where the counters of the VM's network device are.
 const ETH_STATISTICS: &str = "/sys/class/net/eth0/statistics";
@@ -39,7 +40,7 @@ const PVTCP_COUNTERS: [(&str, &str); 13] = [
     ("PvtcpJitAcks", "jit_acks"),
 ];
 
-/// All counters now; `QdiscDropped` is of shaped devices. Those of eth0 are missing where there is no eth0, PVTCP's
+/// All counters now; [`QDISC_DROPS`] among them. Those of eth0 are missing where there is no eth0, PVTCP's
 /// where its module is not loaded.
 ///
 /// Starts no program for them: on a processor that is full of packets, as a driver domain's, that takes seconds.
@@ -55,7 +56,7 @@ pub fn read() -> anyhow::Result<BTreeMap<String, i64>> {
     read_files(Path::new(ETH_STATISTICS), &ETH_COUNTERS, &mut values)?;
     read_files(Path::new(PVTCP_PARAMETERS), &PVTCP_COUNTERS, &mut values)?;
     let dropped = qdisc::drops().context("cannot read queues")?;
-    values.insert("QdiscDropped".into(), dropped.into_values().sum::<u64>() as i64);
+    values.insert(QDISC_DROPS.into(), dropped.into_values().sum::<u64>() as i64);
     Ok(values)
 }
 

@@ -6,7 +6,7 @@ use crate::error::LabError;
 use crate::host::agent::Counted;
 use crate::host::cores;
 use crate::host::marking::Marks;
-use crate::proto::Recorded;
+use crate::proto::{QDISC_DROPS, Recorded};
 use crate::run::measured::Counters;
 
 /// Who counts, and who records.
@@ -73,14 +73,11 @@ impl Readings {
     /// What all ports have dropped since an earlier reading, driver domains' among them.
     pub fn dropped_since(&self, before: &Self) -> u64 {
         let in_domains = |domains: &[Counters]| -> u64 {
-            domains.iter().filter_map(|domain| domain.0.get(DOMAIN_DROPS)).map(|count| count.unsigned_abs()).sum()
+            domains.iter().filter_map(|domain| domain.0.get(QDISC_DROPS)).map(|count| count.unsigned_abs()).sum()
         };
         (self.drops + in_domains(&self.domains)).saturating_sub(before.drops + in_domains(&before.domains))
     }
 }
-
-/// The counter of what shaped devices of a driver domain have dropped.
-const DOMAIN_DROPS: &str = "QdiscDropped";
 
 #[cfg(test)]
 mod tests {
@@ -125,7 +122,7 @@ mod tests {
         }
         fn domains(&mut self) -> Result<Vec<Counters>, LabError> {
             let count = self.count(50);
-            Ok(vec![Counters([(DOMAIN_DROPS.to_owned(), count)].into())])
+            Ok(vec![Counters([(QDISC_DROPS.to_owned(), count)].into())])
         }
         fn agents(&mut self) -> Result<Option<Counted>, LabError> {
             let count = self.count(10);
