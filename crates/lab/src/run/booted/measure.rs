@@ -28,6 +28,7 @@ use crate::workload::{self, Roles, transfers};
 struct Sources<'s, 'a> {
     lab: &'s BootedLab,
     marking: Option<&'s MarkingPorts>,
+    linux: Option<&'s Linux>,
     agents: &'s mut [Agent<'a>],
     /// How many workloads each VM records.
     workloads: usize,
@@ -47,6 +48,10 @@ impl Counting for Sources<'_, '_> {
 
     fn end(&mut self) -> Result<Vec<Counters>, LabError> {
         self.lab.in_all(|vm| counters(vm, Op::End))
+    }
+
+    fn scheduling(&mut self) -> Result<Vec<Counters>, LabError> {
+        self.lab.scheduling(self.linux)
     }
 
     fn drops(&mut self) -> Result<u64, LabError> {
@@ -98,11 +103,11 @@ impl BootedLab {
         let workloads = scenario.workloads.len();
         let sampled = (roles.from, scenario.record.tcp_info_period_ms);
         let watched = self.watch_queue(scenario, roles)?;
-        let scheduled_before = self.scheduling(control.linux)?;
-        let watch = control.linux.map(|linux| linux.watch(control.placement.driver_domain)).transpose()?;
+        let linux = control.linux;
+        let watch = linux.map(|linux| linux.watch(control.placement.driver_domain)).transpose()?;
         let before_mark = Instant::now();
         let agents = &mut *control.agents;
-        let before = Readings::begin(&mut Sources { lab: self, marking, agents, workloads, sampled })?;
+        let before = Readings::begin(&mut Sources { lab: self, marking, linux, agents, workloads, sampled })?;
         tracing::debug!(after_ms = started.elapsed().as_millis(), "the measured time has begun");
         let Moment { instant: began, monotonic_ns: mark_monotonic_ns, realtime_ns: mark_realtime_ns } = before.at;
         let reloads = self.start_reloads(scenario)?;
@@ -111,15 +116,15 @@ impl BootedLab {
         let reloaded = finish_reloads(scenario, reloads)?;
         let at_least = began.elapsed();
         let backlog = watched.map(Watched::stop).transpose()?.unwrap_or_default();
-        let mut waits: BTreeMap<String, Vec<Wait>> = BTreeMap::new();
-        for (vm, seen) in watch.map(Watch::stop).unwrap_or_default() {
-            waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
-        }
-        let scheduled_after = self.scheduling(control.linux)?;
-        let mut sources = Sources { lab: self, marking, agents: &mut *control.agents, workloads, sampled };
+        let mut sources = Sources { lab: self, marking, linux, agents: &mut *control.agents, workloads, sampled };
         let after = Readings::end(&mut sources)?;
         let at_most = after.at.instant - before_mark;
         let mut recorded = sources.recorded()?;
+        let measured_ns = mark_monotonic_ns..=after.at.monotonic_ns;
+        let mut waits: BTreeMap<String, Vec<Wait>> = BTreeMap::new();
+        for (vm, seen) in watch.map(Watch::stop).unwrap_or_default() {
+            waits.entry(vm).or_default().extend(seen.iter().filter(|wait| measured_ns.contains(&wait.end_ns)));
+        }
         for (index, (vm, recorded)) in self.vms.iter().zip(&recorded).enumerate() {
             let stood_still = moved.iter().filter(|moved| moved.vm == index).map(Moved::downtime).sum();
             check_clock(vm, &recorded[0], at_least, at_most, stood_still)?;
@@ -137,7 +142,7 @@ impl BootedLab {
             }
         }
         let iperf3 = workload::finish(running, &self.vms, after.at.monotonic_ns)?;
-        let scheduled = scheduled_before.iter().zip(&scheduled_after);
+        let scheduled = before.scheduling.iter().zip(&after.scheduling);
         let counted =
             before.vms.iter().zip(&after.vms).zip(scheduled).map(|((before, after), (own_before, own_after))| {
                 let mut counted = after.since(before);

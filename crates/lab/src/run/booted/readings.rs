@@ -15,6 +15,8 @@ pub(super) trait Counting {
     fn begin(&mut self) -> Result<Vec<Counters>, LabError>;
     /// Ends the recording in all VMs; TCP's counters then.
     fn end(&mut self) -> Result<Vec<Counters>, LabError>;
+    /// What this machine's kernel says of each VM's virtual CPUs.
+    fn scheduling(&mut self) -> Result<Vec<Counters>, LabError>;
     /// What ports and queues have dropped.
     fn drops(&mut self) -> Result<u64, LabError>;
     /// What marking ports have marked; None without any.
@@ -46,6 +48,7 @@ pub(super) struct Readings {
     /// When all VMs had begun to record, or had ended.
     pub at: Moment,
     pub vms: Vec<Counters>,
+    pub scheduling: Vec<Counters>,
     pub drops: u64,
     pub marks: Option<Marks>,
     pub domains: Vec<Counters>,
@@ -58,16 +61,16 @@ impl Readings {
     /// it is read outside.
     pub fn begin(of: &mut impl Counting) -> Result<Self, LabError> {
         let agents = of.agents()?;
-        let (vms, at) = (of.begin()?, Moment::now());
+        let (vms, at, scheduling) = (of.begin()?, Moment::now(), of.scheduling()?);
         let (drops, marks, domains) = (of.drops()?, of.marks()?, of.domains()?);
-        Ok(Self { at, vms, drops, marks, domains, agents })
+        Ok(Self { at, vms, scheduling, drops, marks, domains, agents })
     }
 
     /// Ends it.
     pub fn end(of: &mut impl Counting) -> Result<Self, LabError> {
-        let (vms, at) = (of.end()?, Moment::now());
+        let (vms, at, scheduling) = (of.end()?, Moment::now(), of.scheduling()?);
         let (drops, marks, domains) = (of.drops()?, of.marks()?, of.domains()?);
-        Ok(Self { at, vms, drops, marks, domains, agents: of.agents()? })
+        Ok(Self { at, vms, scheduling, drops, marks, domains, agents: of.agents()? })
     }
 
     /// What all ports have dropped since an earlier reading, driver domains' among them.
@@ -112,6 +115,9 @@ mod tests {
         }
         fn end(&mut self) -> Result<Vec<Counters>, LabError> {
             self.recorded.end = self.now;
+            self.counters(1)
+        }
+        fn scheduling(&mut self) -> Result<Vec<Counters>, LabError> {
             self.counters(1)
         }
         fn drops(&mut self) -> Result<u64, LabError> {
