@@ -46,6 +46,7 @@
  *   KNOWN        what belongs to no known connection passes
  *   HANDSHAKE    probes go ahead of a SYN, the SYN-ACK's window follows those that came
  *   BACK         what vFlood held goes on behind HOLD
+ *   NOTE         what the VM has, and has room for, is noted
  *   EXCHANGE     a trial times what the connection carries
  *   ACK_FILTER   ACKs that say nothing new are dropped, and early ACKs ride on data
  *   ECN          packets become ECN-capable
@@ -64,6 +65,7 @@
 	STEP(KNOWN, flow_known)                                                          \
 	STEP(HANDSHAKE, proboscis_handshake)                                             \
 	STEP(BACK, vflood_back)                                                          \
+	STEP(NOTE, flow_note)                                                            \
 	STEP(EXCHANGE, exchange)                                                         \
 	STEP(ACK_FILTER, vsnoop_ack_filter)                                              \
 	STEP(ECN, proboscis_ecn)                                                         \

@@ -147,8 +147,10 @@ static __noinline bool synack_differs(const struct context *c, const struct ek_f
 }
 
 /*
- * A connection begins unnoted: what was known of an earlier one with the same addresses
- * and ports no longer applies. Only the VM's SYNs count, since others' may be forged.
+ * The VM opens or accepts a connection: one before it with the same addresses and ports,
+ * which it may have given up without a word, is over, whether or not this one is noted.
+ * What is held of it would come among this one's data. Only the VM's SYNs count, since
+ * others' may be forged.
  */
 static __noinline void flow_replaced(struct __sk_buff *skb, struct context *c)
 {
@@ -156,37 +158,28 @@ static __noinline void flow_replaced(struct __sk_buff *skb, struct context *c)
 	u32 iss = p->flags & PACKET_ACK ? p->ack - 1 : p->seq;
 	struct ek_flow *known = bpf_map_lookup_elem(&flows, c->key);
 
-	if (!known || known->iss == iss)
+	if (known && known->iss == iss)
 		return;
-	if (vflood_flow_of(c, known))
-		vflood_flow_reset(skb, c, known->vflood_index, known->vflood_owner);
+	vflood_flows_reset(skb, c);
+	if (!known)
+		return;
 	bpf_map_delete_elem(&flows, c->key);
 	if (vsnoop_is_on(c))
 		vsnoop_flow_close(c);
 }
 
 /*
- * A SYN-ACK passes: its flow begins for those mechanisms that keep state of their own. A
- * connection before it with the same addresses and ports, which the VM gave up without a
- * word, is over for them: what is held of it would come among the new one's data.
+ * A SYN-ACK passes: its flow begins for those mechanisms that keep state of their own.
  *
  * Return: NULL if it is not known, or not any more.
  */
 static __noinline struct ek_flow *flow_begins(struct __sk_buff *skb, struct context *c,
 					      bool synack_from_vm)
 {
-	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
-	u32 index = f ? f->vflood_index : 0;
-	u32 owner = f && vflood_flow_of(c, f) ? f->vflood_owner : 0;
+	struct ek_flow *f = flow_open(c, synack_from_vm);
 
-	f = flow_open(c, synack_from_vm);
-	if (!f) {
-		if (synack_from_vm)
-			flow_replaced(skb, c);
+	if (!f)
 		return NULL;
-	}
-	if (owner && f->vflood_owner != owner)
-		vflood_flow_reset(skb, c, index, owner);
 	if (synack_differs(c, f, synack_from_vm)) {
 		flow_let_go(skb, c);
 		return NULL;
@@ -218,7 +211,7 @@ static __noinline bool segment_is_owned(struct __sk_buff *skb, struct context *c
 		return false;
 	if (is_signed)
 		count(c->count, EK_COUNT_SIGNED, 1);
-	if (from_vm || flow_is_in_window(f, c->packet->seq, 0))
+	if (from_vm || !flow_off_bytes(f, c->packet))
 		flow_let_go(skb, c);
 	return true;
 }
@@ -283,6 +276,19 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 	peer_silent(c);
 }
 
+/*
+ * A segment that is no segment of the other end's, though it has its addresses and ports:
+ * it passes, and no mechanism believes it. The VM answers what it does not take.
+ */
+static __noinline void stray_to_vm(struct context *c, const struct ek_flow *f)
+{
+	if (f->vflood_owner &&
+	    (c->packet->flags & (PACKET_ACK | PACKET_RST)) == PACKET_ACK)
+		count(c->count, EK_COUNT_VFLOOD_FALSE_ACKS, 1);
+	if (vsnoop_is_on(c))
+		vsnoop_asked(c);
+}
+
 /* A SYN or SYN-ACK is noted, and what belongs to no known connection passes as it is. */
 static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 {
@@ -294,7 +300,7 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 			return way_ends(w, TCX_NEXT);
 		if (syn_is_owned(skb, c, false)) {
 			if (vsnoop_is_on(c))
-				vsnoop_syn_to_vm(c);
+				vsnoop_asked(c);
 			return way_ends(w, TCX_NEXT);
 		}
 		if (is_synack(w))
@@ -312,11 +318,16 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 	}
 	if (has_more_options(c) && segment_is_owned(skb, c, f, false))
 		return way_ends(w, TCX_NEXT);
+	if (flow_is_stray(f, c->packet)) {
+		stray_to_vm(c, f);
+		return way_ends(w, TCX_NEXT);
+	}
 	f->last_ns = c->now_ns;
 	f->bytes_to_vm += c->packet->payload_bytes;
 	if (f->came_in != skb->ingress_ifindex)
 		comes_from_elsewhere(skb, f);
-	peer_shows(c, f);
+	if (!flow_off_bytes(f, c->packet))
+		peer_shows(c, f);
 	w->f = f;
 	return true;
 }
@@ -329,10 +340,9 @@ static __always_inline bool flow_from_vm(struct __sk_buff *skb, struct way *w)
 		w->f = flow_known(c);
 		return true;
 	}
-	if (port_rests(c->port)) {
-		flow_replaced(skb, c);
+	flow_replaced(skb, c);
+	if (port_rests(c->port))
 		return way_ends(w, TCX_NEXT);
-	}
 	return !syn_is_owned(skb, c, true) || way_ends(w, TCX_NEXT);
 }
 
@@ -350,8 +360,21 @@ static __always_inline bool flow_known_from_vm(struct __sk_buff *skb, struct way
 	return way_ends(w, TCX_NEXT);
 known:
 	w->f->last_ns = c->now_ns;
-	flow_note_window(w->f, c->packet);
 	return true;
+}
+
+/* A number that this connection's VM cannot have: what else is known of it may be wrong,
+ * too, and what is held would wait for ACKs that are taken for false. */
+static __always_inline bool flow_note_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	struct context *c = w->c;
+
+	if (flow_note_window(w->f, c->packet))
+		return true;
+	count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
+	flow_let_go(skb, c);
+	cera_account(skb, c, cera_header_bytes(c));
+	return way_ends(w, TCX_NEXT);
 }
 
 /* The connection may be over, for all mechanisms but what is still held. */

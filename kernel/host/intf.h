@@ -50,7 +50,7 @@
 #include "algo/base/window.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 21
+#define EK_INTF_VERSION 22
 
 #define EK_MAX_PORTS 4096
 #define EK_ELSEWHERE (1u << 31) /* the number is of another network namespace */
@@ -358,7 +358,7 @@ struct ek_flow {
 	u32 remote_fin_ack;
 	u32 synack_seq; /* number of the SYN-ACK */
 	u32 vm_ack; /* what the VM has, by its own ACKs */
-	u32 vm_window_bytes; /* that it has offered beyond */
+	u32 vm_edge; /* the furthest right edge of a window that it has offered */
 };
 
 /* A flow as vSnoop knows it; the port's lock guards it. */

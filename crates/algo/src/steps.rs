@@ -32,6 +32,8 @@ mod tests {
             (FromVm::Copy, FromVm::Known, "a copy is not passed"),
             (FromVm::Known, FromVm::Handshake, "a handshake ends the way behind what is known"),
             (FromVm::Handshake, FromVm::Back, "what is held belongs to a connection"),
+            (FromVm::Back, FromVm::Note, "what was held may have another number than the VM's by now"),
+            (FromVm::Note, FromVm::AckFilter, "the VM's own number is noted before another takes its place"),
             (FromVm::Back, FromVm::AckFilter, "what was held has been seen"),
             (FromVm::Back, FromVm::Exchange, "what was held is timed once"),
             (FromVm::Exchange, FromVm::AckFilter, "an ACK of the VM's counts, whether it is dropped or not"),

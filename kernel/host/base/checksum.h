@@ -53,7 +53,8 @@ static long checksum_next(u64 index, void *data)
 	return 1;
 }
 
-/* Does TCP's checksum hold, with the pseudo-header of IPv4 or IPv6? */
+/* Does TCP's checksum hold, with the pseudo-header of IPv4 or IPv6? Of a packet that
+ * ip_is_plain(). */
 static __noinline bool tcp_checksum_holds(struct __sk_buff *skb, struct context *c)
 {
 	const struct packet *p = c->packet;
@@ -88,7 +89,7 @@ static __always_inline bool ip_checksum_holds(const struct context *c)
 }
 
 /**
- * skb_checksums_hold() - a packet without IP options
+ * skb_checksums_hold() - of a packet that ip_is_plain()
  *
  * A partial checksum is completed by what sends the packet on, and one that hardware or
  * GRO has verified needs no second look (skb->ip_summed). Nobody has verified IPv4's

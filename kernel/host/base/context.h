@@ -158,6 +158,16 @@ static __always_inline bool ecn_for_guests(const struct context *c)
 	return probes_are_on(c) && c->port->proboscis.ecn_for_guests;
 }
 
+/*
+ * Has IP's header neither options nor extensions? They may name another address of either
+ * end, which TCP's checksum covers then (IPv6's routing header and home address, IPv4's
+ * source routes).
+ */
+static __always_inline bool ip_is_plain(const struct packet *p)
+{
+	return p->l4 - p->l3 == (p->version == 6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES);
+}
+
 /* A tag that hardware, or the stack, has taken out of the frame is outside of those in
  * it. */
 static __always_inline bool skb_vlan(const struct __sk_buff *skb, struct packet *p)

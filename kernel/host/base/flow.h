@@ -63,20 +63,62 @@ static __always_inline u32 flow_segment_bytes(const struct ek_flow *f)
 				    f->vm.has_timestamps && f->remote.has_timestamps);
 }
 
-/* Notes what the VM says that it has, and has room for. */
-static __always_inline void flow_note_window(struct ek_flow *f, const struct packet *p)
+/* Numbers that are off by this may be of packets that others have overtaken. */
+#define FLOW_SLACK_BYTES 65536
+/* A VM takes no more beyond its window's edge: a packet that GRO has joined. */
+#define FLOW_JOINED_BYTES (1u << 20)
+/* None of its ACKs is overtaken by one that is further on: a port's queue is shorter. */
+#define FLOW_OVERTAKEN_BYTES (1u << 26)
+
+/*
+ * Notes what the VM says that it has, and has room for.
+ *
+ * Return: false if its number is none that this connection's VM can have, which
+ * acknowledges nothing beyond what it has offered: it is an earlier connection's, or
+ * packets have taken another way.
+ */
+static __always_inline bool flow_note_window(struct ek_flow *f, const struct packet *p)
 {
-	if (!(p->flags & PACKET_ACK) || seq_before(p->ack, f->vm_ack))
-		return;
+	u32 most = f->vm_edge - f->vm_ack + FLOW_JOINED_BYTES;
+
+	if ((p->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK)
+		return true;
+	if (p->ack - f->vm_ack + FLOW_OVERTAKEN_BYTES > most + FLOW_OVERTAKEN_BYTES)
+		return false;
+	if (seq_before(p->ack, f->vm_ack))
+		return true;
 	f->vm_ack = p->ack;
-	f->vm_window_bytes = (u32)p->window << flow_scale(f, &f->vm);
+	f->vm_edge =
+		seq_max(f->vm_edge, p->ack + ((u32)p->window << flow_scale(f, &f->vm)));
+	return true;
 }
 
-/* Is a number of the other end's within the VM's window, or @slack_bytes off? */
-static __always_inline bool flow_is_in_window(const struct ek_flow *f, u32 seq,
-					      u32 slack_bytes)
+/* Is a number of the other end's within the VM's window? */
+static __always_inline bool flow_is_in_window(const struct ek_flow *f, u32 seq)
 {
-	return seq - f->vm_ack + slack_bytes <= f->vm_window_bytes + 2 * slack_bytes;
+	return seq - f->vm_ack <= f->vm_edge - f->vm_ack;
+}
+
+/* By how much a segment for the VM is off its window; 0: it has something there, so that
+ * the VM's TCP may take it (RFC 9293 §3.4). */
+static __always_inline u32 flow_off_bytes(const struct ek_flow *f, const struct packet *p)
+{
+	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
+
+	if (seq_after(p->seq, f->vm_edge))
+		return p->seq - f->vm_edge;
+	return seq_before(end, f->vm_ack) ? f->vm_ack - end : 0;
+}
+
+/*
+ * Is a segment so far off that it is no segment of the other end's? One that is sent
+ * again may be a whole window behind.
+ */
+static __always_inline bool flow_is_stray(const struct ek_flow *f, const struct packet *p)
+{
+	u32 behind = seq_after(p->seq, f->vm_ack) ? 0 : f->vm_edge - f->vm_ack;
+
+	return flow_off_bytes(f, p) > FLOW_SLACK_BYTES + behind;
 }
 
 /* A SYN: @h is what was known of it, or new. */
@@ -152,7 +194,7 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	f.synack_seq = c->packet->seq;
 	if (synack_from_vm) {
 		f.vm_ack = c->packet->ack;
-		f.vm_window_bytes = c->packet->window;
+		f.vm_edge = c->packet->ack + c->packet->window;
 		end_read(&f.vm, &o);
 		f.remote = h->opener;
 		proboscis_sender_init(&f.sender, c->packet->seq + 1);
@@ -161,7 +203,7 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		f.flags |= EK_FLOW_VM_OPENED;
 		/* Its SYN's window is not noted: this is the most that it can be. */
 		f.vm_ack = c->packet->seq + 1;
-		f.vm_window_bytes = 65535;
+		f.vm_edge = f.vm_ack + 65535;
 		/* The SYN's window is in use: a smaller one would take it back. */
 		if (h->opens_fast)
 			f.flags |= EK_FLOW_ANSWER_BEGUN;
@@ -230,8 +272,8 @@ static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f,
 
 	/* One from the network may be forged: it counts if the VM could take it. */
 	if (p->flags & PACKET_RST)
-		return from_vm || flow_is_in_window(f, p->seq, 0);
-	if (p->flags & PACKET_FIN)
+		return from_vm || flow_is_in_window(f, p->seq);
+	if (p->flags & PACKET_FIN && (from_vm || !flow_off_bytes(f, p)))
 		flow_note_fin(f, p, from_vm);
 	if (!(f->flags & (EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN)))
 		return false;

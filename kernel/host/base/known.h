@@ -76,9 +76,11 @@ static __always_inline void peer_shows(struct context *c, struct ek_flow *f)
 	if ((f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) != EK_FLOW_PEER ||
 	    p->ecn & PACKET_ECT_0)
 		return;
-	/* It may be forged, or a firewall's. */
+	/* It may be forged, or a firewall's: the VM takes no ACK that is older than this,
+	 * or of what it has not sent (RFC 5961 §5.2). */
 	if ((p->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK ||
-	    f->sender.snd_nxt - p->ack >= 1u << 30)
+	    f->sender.snd_nxt - p->ack >
+		    f->sender.snd_nxt - f->sender.snd_una + f->window_offered_bytes)
 		return;
 	f->flags = (f->flags & ~(u32)EK_FLOW_PEER) | EK_FLOW_PEER_GONE;
 	f->sender.limit_bytes = 0;

@@ -21,7 +21,7 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 		return;
 	if (p->flags & PACKET_ACK) {
 		f = bpf_map_lookup_elem(&flows, c->key);
-		ours = f && ecn_is_ours(c, f);
+		ours = f && f->iss == p->ack - 1 && ecn_is_ours(c, f);
 	} else {
 		ours = train_known(c, p->seq);
 	}

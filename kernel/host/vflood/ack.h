@@ -299,7 +299,8 @@ static __always_inline bool vflood_window_update(struct __sk_buff *skb, struct c
 
 /*
  * A SYN-ACK to the VM. Its window is not scaled and ends at 64 KB: what is granted beyond
- * stands in an ACK right behind it. Return: what the program is to answer.
+ * stands in an ACK right behind it. One that answers another SYN than the flow's, or data
+ * with it, is left alone. Return: what the program is to answer.
  */
 static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context *c)
 {
@@ -311,7 +312,7 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	u32 mss;
 	u16 field = 0;
 
-	if (!f)
+	if (!f || f->iss != p->ack - 1)
 		return TCX_NEXT;
 	e = vflood_flow_of(c, f);
 	if (!e || !e->is_enforced)
@@ -352,9 +353,6 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	return TCX_NEXT;
 }
 
-/* Numbers that are off by this may be of segments that others have overtaken. */
-#define VFLOOD_ACK_SLACK_BYTES 65536
-
 /*
  * Would the VM drop an ACK, so that what it lets out would count as arrived without
  * having done so? With nothing held, the VM itself sends again what is missing.
@@ -365,10 +363,10 @@ static __noinline bool vflood_ack_is_false(struct __sk_buff *skb, struct context
 	struct ek_vflood_flow *e;
 	u32 summed;
 
-	if (!flow_is_in_window(f, c->packet->seq, VFLOOD_ACK_SLACK_BYTES))
+	if (flow_off_bytes(f, c->packet) > FLOW_SLACK_BYTES)
 		return true;
 	e = vflood_flow_of(c, f);
-	if (!e || !e->packets)
+	if (!e || !e->packets || !ip_is_plain(c->packet))
 		return false;
 	summed = skb_summed(skb);
 	return summed != CHECKSUM_PARTIAL && summed != CHECKSUM_UNNECESSARY &&

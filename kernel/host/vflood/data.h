@@ -9,7 +9,11 @@
 #include "../base/way.h"
 #include "flow.h"
 
-/* Notes what the VM says to the other end: what is held leaves with the newest of it. */
+/*
+ * Notes what the VM says to the other end: what is held leaves with the newest of it. The
+ * newest timestamp may stand beside an older number than that of an early ACK, which the
+ * VM does not know of.
+ */
 static __always_inline void vflood_data_note(const struct context *c,
 					     struct ek_vflood_flow *e)
 {
@@ -17,13 +21,19 @@ static __always_inline void vflood_data_note(const struct context *c,
 	bool has_timestamps = vflood_has_timestamps(c);
 	u32 ts_val;
 
-	if (!(p->flags & PACKET_ACK) || seq_before(p->ack, e->last.ack))
+	if (!(p->flags & PACKET_ACK))
 		return;
 	if (has_timestamps) {
 		ts_val = vflood_ts_val(c);
 		/* The packet was held, or another CPU has had a newer one. */
 		if (e->last.has_timestamps && seq_before(ts_val, e->last.ts_val))
 			return;
+		if (e->last.has_timestamps)
+			e->last.ts_val = ts_val;
+	}
+	if (seq_before(p->ack, e->last.ack))
+		return;
+	if (has_timestamps) {
 		e->last.ts_val = ts_val;
 		e->last.ts_ecr = packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES + 8);
 	}

@@ -158,17 +158,49 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	count(c->count, EK_COUNT_VFLOOD_FLOWS, 1);
 }
 
-/* The flow at @index of this owner is over for the VM, and what is held is for nobody. */
-static __noinline void vflood_flow_reset(struct __sk_buff *skb, struct context *c,
-					 u32 index, u32 owner)
+static __always_inline bool vflood_flow_has_key(const struct ek_vflood_flow *e,
+						const struct ek_flow_key *k)
 {
-	vflood_send_order(skb, c,
-			  (struct vflood_order){
-				  .index = index,
-				  .kind = VFLOOD_ORDER_RESET,
-				  .c = owner,
-			  });
-	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	const u32 *a = (const u32 *)&e->key, *b = (const u32 *)k;
+	u32 differs = 0;
+	u32 i;
+
+	for (i = 0; i < sizeof(*k) / 4; i++)
+		differs |= a[i] ^ b[i];
+	return !differs;
+}
+
+/*
+ * All flows with the packet's addresses and ports are over for the VM, and what is held
+ * is for nobody. Those that have left the table of flows may still drain.
+ */
+static __noinline void vflood_flows_reset(struct __sk_buff *skb, struct context *c)
+{
+	u32 first = vflood_flow_hash(c->key);
+	struct ek_vflood_flow *e;
+	u32 index, i;
+	u64 owner;
+
+	if (!c->port->vflood.hold_ifindex)
+		return;
+	for (i = 0; i < EK_VFLOOD_WAYS; i++) {
+		index = (first + i) & (EK_VFLOOD_FLOWS - 1);
+		e = bpf_map_lookup_elem(&vflood_flows, &index);
+		if (!e)
+			continue;
+		owner = e->owner;
+		if (!owner || owner == VFLOOD_CLAIMED ||
+		    e->hold_ifindex != c->port->vflood.hold_ifindex ||
+		    !vflood_flow_has_key(e, c->key))
+			continue;
+		vflood_send_order(skb, c,
+				  (struct vflood_order){
+					  .index = index,
+					  .kind = VFLOOD_ORDER_RESET,
+					  .c = (u32)owner,
+				  });
+		bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	}
 }
 
 /*

@@ -61,12 +61,16 @@ static __always_inline u32 bring_up_to_date(struct __sk_buff *skb, u32 l4,
 	__be32 head[(PACKET_TCP_BYTES + 12) / 4];
 	__be16 window, newest;
 	u32 ack, tcp_bytes, ts_val = 0;
+	bool is_stamped;
 
 	if (bpf_skb_load_bytes(skb, l4, head, sizeof(head)))
 		return 0;
-	if (head[5] == bpf_htonl(VFLOOD_TIMESTAMPS))
-		ts_val = last->has_timestamps ? last->ts_val : bpf_ntohl(head[6]);
-	if (ts_val && last->has_timestamps) {
+	is_stamped = head[5] == bpf_htonl(VFLOOD_TIMESTAMPS);
+	if (is_stamped)
+		ts_val = bpf_ntohl(head[6]);
+	/* Two CPUs may have noted what they had at once, the older last. */
+	if (is_stamped && last->has_timestamps && !seq_before(last->ts_val, ts_val)) {
+		ts_val = last->ts_val;
 		set_word(skb, l4, PACKET_TCP_BYTES + 4, head[6], bpf_htonl(ts_val));
 		set_word(skb, l4, PACKET_TCP_BYTES + 8, head[7], bpf_htonl(last->ts_ecr));
 	}

@@ -9,8 +9,9 @@
 #include "core.h"
 #include "doubt.h"
 
-/* A SYN where there is a connection: the VM challenges it (RFC 5961). */
-static __noinline void vsnoop_syn_to_vm(struct context *c)
+/* A SYN where there is a connection, or a segment that is off its window: the VM answers
+ * (RFC 5961, RFC 9293 §3.10.7.4). */
+static __noinline void vsnoop_asked(struct context *c)
 {
 	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
 	struct ek_vsnoop_port *port = vsnoop_port_of(c);
@@ -124,22 +125,25 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 		.bytes = p->payload_bytes,
 		.segments = segments,
 		.last_bytes = vsnoop_last_bytes(skb, p->payload_bytes),
-		.is_fin = p->flags & PACKET_FIN,
 	};
+	bool is_off = flow_off_bytes(f, p);
 	struct vsnoop_outcome o = {};
 	enum ek_vsnoop_ring ring;
 	enum vsnoop_sent sent;
 	bool is_again;
+	u32 ts_val;
 
 	if (!s || !port)
 		return true;
 	s->last_ns = c->now_ns;
-	if (!p->payload_bytes && !data.is_fin) {
-		vsnoop_note_peer(c, s,
-				 skb_checksums_hold(skb, c) ? VSNOOP_CERTAIN :
-							      VSNOOP_DOUBT_CHECKSUM);
+	/* The VM neither takes nor keeps what lies beyond its window. */
+	data.is_fin = p->flags & PACKET_FIN && !is_off;
+	if ((!p->payload_bytes && !data.is_fin) ||
+	    (is_off && seq_after(p->seq, f->vm_ack))) {
+		if (!is_off)
+			vsnoop_note_peer(c, s, vsnoop_ack_doubt(skb, c, f));
 		bpf_spin_lock(&port->lock);
-		vsnoop_peer_ack(&s->flow, p->seq, p->flags & (PACKET_RST | PACKET_SYN));
+		vsnoop_peer_ack(&s->flow, p->seq, is_off || p->flags & PACKET_RST);
 		bpf_spin_unlock(&port->lock);
 		return true;
 	}
@@ -154,8 +158,11 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 						   VSNOOP_DOUBT_QUEUE;
 	if (data.doubt && ring == EK_VSNOOP_RING_FREE)
 		count(c->count, EK_COUNT_VSNOOP_DOUBTED, segments);
-	vsnoop_note_peer(c, s, data.doubt);
+	if (!is_off)
+		vsnoop_note_peer(c, s, data.doubt);
 	data.core = data.doubt ? VSNOOP_CORE_UNKNOWN : vsnoop_core(c);
+	/* Older kernels allow no call under the lock, as reading it may be. */
+	ts_val = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
 	bpf_spin_lock(&port->lock);
 	is_again = !seq_after(p->seq + p->payload_bytes, s->flow.next);
 	o.was_acked = s->flow.acked;
@@ -164,7 +171,7 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	o.state = s->flow.state;
 	o.doubt = s->flow.doubt;
 	if (s->flow.acked != o.was_acked)
-		s->acked_ts = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
+		s->acked_ts = ts_val;
 	if (o.verdict == VSNOOP_ACK && is_again)
 		s->again_end = p->seq + p->payload_bytes;
 	bpf_spin_unlock(&port->lock);
@@ -184,7 +191,7 @@ static __always_inline bool vsnoop_early_ack_to_vm(struct __sk_buff *skb, struct
 		return true;
 	if (w->f)
 		return vsnoop_to_vm(skb, w->c, w->f) || way_ends(w, TCX_DROP);
-	vsnoop_syn_to_vm(w->c);
+	vsnoop_asked(w->c);
 	return true;
 }
 

@@ -94,14 +94,37 @@ static __noinline u32 vsnoop_flow_doubt(struct __sk_buff *skb, struct context *c
 	return skb_checksums_hold(skb, c) ? VSNOOP_CERTAIN : VSNOOP_DOUBT_CHECKSUM;
 }
 
-/* Notes what the other end has said, if it was not in doubt. */
+/* The same about a packet without data, as far as vsnoop_note_peer() asks. */
+static __always_inline u32 vsnoop_ack_doubt(struct __sk_buff *skb, struct context *c,
+					    const struct ek_flow *f)
+{
+	if (!vsnoop_is_usual(c, f))
+		return VSNOOP_DOUBT_HEADERS;
+	return skb_checksums_hold(skb, c) ? VSNOOP_CERTAIN : VSNOOP_DOUBT_CHECKSUM;
+}
+
+/* A timestamp wherever it stands: the VM's TCP finds it. */
+static __noinline u32 vsnoop_timestamp_anywhere(const struct context *c)
+{
+	struct packet_options o;
+
+	return head_options(c->head, c->packet, &o) && o.timestamps ?
+		       packet_u32(c->head, (u32)o.timestamps + 2) :
+		       0;
+}
+
+/*
+ * Notes what the other end has said with a segment that is not off the VM's window. In
+ * doubt, too: what the VM may have taken makes what is older doubtful, and nothing
+ * certain.
+ */
 static __always_inline void vsnoop_note_peer(struct context *c, struct ek_vsnoop_flow *s,
 					     u32 doubt)
 {
 	const struct packet *p = c->packet;
 	u32 end = p->seq + p->payload_bytes;
-	u32 ts_val = vsnoop_timestamp(c);
 	u8 ttl = packet_ttl(c->head, p);
+	u32 ts_val;
 
 	/* The VM's ACK of it is to tell that it has taken it: it has one for a
 	 * keepalive's octet, and for data that it had before, whatever it does with them.
@@ -111,14 +134,19 @@ static __always_inline void vsnoop_note_peer(struct context *c, struct ek_vsnoop
 		s->next_ttl = ttl;
 		s->next_end = end;
 	}
-	if (doubt)
+	if (doubt == VSNOOP_DOUBT_CHECKSUM ||
+	    (p->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK)
 		return;
 	if (!seq_after(p->ack, s->flow.vm_seq) && seq_after(p->ack, s->peer_ack))
 		s->peer_ack = p->ack;
-	/* TS.Recent of the VM's TCP follows segments that leave no gap, with data or not
-	 * (RFC 7323 §4.3). */
-	if (!seq_after(p->seq, s->flow.next) && ts_val &&
-	    (!s->peer_ts || seq_after(ts_val, s->peer_ts)))
+	/* TS.Recent of the VM's TCP follows segments, with data or not, that its last ACK
+	 * lies in (RFC 7323 §4.3): in none behind data that is missing. */
+	if (seq_after(p->seq, s->flow.high))
+		return;
+	ts_val = vsnoop_timestamp(c);
+	if (!ts_val && p->tcp_bytes > PACKET_TCP_BYTES)
+		ts_val = vsnoop_timestamp_anywhere(c);
+	if (ts_val && (!s->peer_ts || seq_after(ts_val, s->peer_ts)))
 		s->peer_ts = ts_val;
 }
 

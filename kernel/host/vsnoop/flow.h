@@ -66,7 +66,7 @@ static __always_inline bool vsnoop_is_usual(const struct context *c,
 {
 	const struct packet *p = c->packet;
 
-	if (p->l4 - p->l3 != (p->version == 6 ? 40 : 20) || p->flags & PACKET_URG)
+	if (!ip_is_plain(p) || p->flags & PACKET_URG)
 		return false;
 	return !has_timestamps(f) || vsnoop_timestamp(c);
 }

@@ -47,6 +47,24 @@ pub fn shown(segment: Segment) -> Segment {
     Segment { ecn: 2, ..segment }
 }
 
+/// The segment with options of IP's that say nothing.
+pub fn with_ip_options(segment: &Segment) -> Vec<u8> {
+    let mut frame = segment.frame();
+    if segment.source.0.is_ipv4() {
+        frame[14] += 1;
+        frame[17] += 4;
+        frame.splice(34..34, [1; 4]);
+        let sum = u32::from(!u16::from_be_bytes([frame[24], frame[25]])) + 0x0100 + 4 + 2 * 0x0101;
+        let check = !((sum & 0xffff) + (sum >> 16)) as u16;
+        frame[24..26].copy_from_slice(&check.to_be_bytes());
+    } else {
+        frame[19] += 8;
+        frame[20] = 60;
+        frame.splice(54..54, [6, 0, 1, 4, 0, 0, 0, 0]);
+    }
+    frame
+}
+
 /// Sends a SYN from `pa` and returns its probes.
 pub fn probes_of(place: &mut Bed, syn: &Segment) -> Vec<Vec<u8>> {
     let tap = Tap::new(place.pa);

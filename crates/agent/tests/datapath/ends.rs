@@ -140,15 +140,79 @@ fn who_cannot_be_the_other_end_ends_nothing() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     place.run_from_vm(place.pa, &data(0).frame());
+    let edge = 5001 + (u32::from(data(0).window) << 7);
     for strange in [
         Segment { ack: 1001 + MSS + 1, ..ack(0, 0) },
+        Segment { ack: 1000u32.wrapping_sub(8000 << 7), ..ack(0, 0) },
         Segment { ack: 1001u32.wrapping_sub(1 << 30), ..ack(0, 0) },
         Segment { flags: CWR, ..ack(0, 0) },
+        Segment { seq: 5000, ..ack(0, 0) },
+        Segment { seq: edge + 1, ..ack(0, 0) },
     ] {
         place.run_to_vm(place.pa, &strange.frame());
         assert_ne!(place.only_flow(place.pa).flags & intf::EK_FLOW_PEER, 0, "{strange:?}");
     }
     assert_eq!(place.count(place.pa, intf::EK_COUNT_PEERS_GONE), 0);
+    place.run_to_vm(place.pa, &Segment { seq: edge, ..ack(MSS, 0) }.frame());
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PEERS_GONE), 1);
+}
+
+/// A packet with the addresses and ports of the other end, and a number that is far off the VM's window: it passes, and
+/// nothing follows from it.
+#[test]
+fn what_is_far_off_the_window_tells_nothing() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    let pa = place.pa;
+    for i in 0..4 {
+        place.run_from_vm(pa, &data(i * MSS).frame());
+    }
+    place.run_to_vm(pa, &shown(ack(MSS, 0)).frame());
+    let known = place.only_flow(pa);
+    let window = u32::from(data(0).window) << 7;
+    for seq in [5001 + window + 65_537, 5001 ^ 1 << 31, 4999u32.wrapping_sub(65_536 + window)] {
+        for strange in [
+            ack(2 * MSS, ECE),
+            shown(ack(2 * MSS, ECE)),
+            Segment { window: 1, ..shown(ack(3 * MSS, 0)) },
+            Segment { ecn: 3, payload: 0, ..ack(MSS, 0) },
+            Segment { flags: FIN | ACK, ..shown(ack(MSS, 0)) },
+            Segment { flags: RST, ..shown(ack(MSS, 0)) },
+        ] {
+            let frame = Segment { seq, ..strange.clone() }.frame();
+            let reached = place.run_to_vm(pa, &frame);
+            assert_eq!((reached.verdict, reached.frame), (NEXT, frame));
+            assert_eq!(place.only_flow(pa), known, "{seq}: {strange:?}");
+        }
+    }
+}
+
+/// The VM acknowledges only what it has offered to take: with another number, packets have gone another way, or this
+/// one is of a connection before. Nobody knows what else is not as it seems.
+#[test]
+fn a_number_that_the_vm_cannot_have_ends_what_is_known() {
+    const JOINED: u32 = 1 << 20;
+    const OVERTAKEN: u32 = 1 << 26;
+    let edge = u32::from(data(0).window) << 7;
+    for (offset, window, is_its) in [
+        (edge, 0, true),
+        (edge + JOINED, 0, true),
+        (edge + JOINED + 1, 0, false),
+        (1 << 31, 0, false),
+        (0u32.wrapping_sub(OVERTAKEN), 0, true),
+        (0u32.wrapping_sub(OVERTAKEN + 1), 0, false),
+    ] {
+        let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+        connect(&mut place);
+        let pa = place.pa;
+        place.run_from_vm(pa, &data(0).frame());
+        // What it takes back may be on its way.
+        place.run_from_vm(pa, &Segment { window: 1, ..data(MSS) }.frame());
+        let frame = Segment { ack: 5001u32.wrapping_add(offset), window, ..data(2 * MSS) }.frame();
+        let left = place.run_from_vm(pa, &frame);
+        assert_eq!((left.verdict, knows(&place, pa)), (NEXT, is_its), "{offset}");
+        assert!(is_its || left.frame == frame);
+    }
 }
 
 /// Packets of a port that is off are not read, so what was known may be of other connections by now.
@@ -287,6 +351,10 @@ fn a_forged_fin_does_not_end_a_flow() {
     place.run_to_vm(place.pa, &ack(1, 0).frame());
     assert!(knows(&place, place.pa));
     place.run_to_vm(place.pa, &Segment { ack: 1002, ..remote_fin(0) }.frame());
+    // With a number that the VM does not take it is not the other end's, whatever comes after it.
+    for seq in [4999, 5002 + (u32::from(data(0).window) << 7)] {
+        place.run_to_vm(place.pa, &Segment { seq, ..remote_fin(0) }.frame());
+    }
     place.run_from_vm(place.pa, &last_ack(0).frame());
     assert!(!knows(&place, place.pa));
 }

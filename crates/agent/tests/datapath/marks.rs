@@ -237,6 +237,17 @@ fn what_a_vm_forwards_is_not_ecn_capable_unless_its_guests_are() {
     }
 }
 
+/// A SYN-ACK with a mark, which its VM is not to see: of a connection that is known.
+#[test]
+fn a_synacks_mark_is_hidden_where_it_is_the_flows() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    for (ack, is_its) in [(1001, true), (7001, false)] {
+        let frame = Segment { ack, ecn: 3, ..synack() }.frame();
+        assert_eq!(place.run_to_vm(place.pa, &frame).frame != frame, is_its);
+    }
+}
+
 #[test]
 fn ports_that_are_off_or_unknown_are_passed_over() {
     let mut place = Bed::new(intf::EK_MODE_OFF);

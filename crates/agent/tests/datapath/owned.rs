@@ -132,14 +132,16 @@ fn a_connection_that_begins_to_sign_is_let_go() {
         let later = data(1448).frame();
         assert_eq!(place.run_from_vm(place.pa, &later).frame, later);
         // A packet that the VM would not take tells its host nothing.
-        for offset in [1 << 17, 1 << 29, 1 << 30, 1 << 31, u32::MAX] {
+        for offset in [1 << 17, 1 << 29, 1 << 30, 1 << 31, 0u32.wrapping_sub(1448 + 1)] {
             let forged = signed(&Segment { seq: 1001u32.wrapping_add(offset), ..data(0) }, signature).frame();
             assert_eq!(place.run_to_vm(place.pb, &forged).frame, forged);
         }
         let other_syn = signed(&Segment { seq: 77, ..syn() }, signature).frame();
         assert_eq!(place.run_to_vm(place.pb, &other_syn).frame, other_syn);
         assert!(is_known(&place.datapath, place.pb));
-        assert_eq!(place.run_to_vm(place.pb, &first).frame, first);
+        // One that the VM has in part it takes.
+        let overlaps = signed(&Segment { seq: 1001u32.wrapping_sub(1448), ..data(0) }, signature).frame();
+        assert_eq!(place.run_to_vm(place.pb, &overlaps).frame, overlaps);
         assert!(!is_known(&place.datapath, place.pb));
     }
 }
@@ -303,6 +305,22 @@ fn an_answer_of_the_vms_to_an_unknown_syn_ends_what_was_before() {
     assert!(is_known(&place.datapath, port), "others' may be forged");
     assert_eq!(place.run_from_vm(port, &other.frame()).frame, other.frame());
     assert!(!is_known(&place.datapath, port));
+}
+
+/// The VM opens a connection with the same addresses and ports, which is not noted.
+#[test]
+fn an_unknown_syn_of_the_vms_ends_what_was_before() {
+    let unreadable = Segment { options: vec![3, 60, 7, 0], ..syn() };
+    for (seq, ends) in [(syn().seq, false), (7_000, true)] {
+        let mut place = place();
+        connect(&mut place);
+        let (pa, pb) = (place.pa, place.pb);
+        let other = Segment { seq, ..unreadable.clone() }.frame();
+        place.run_to_vm(pb, &other);
+        assert!(is_known(&place.datapath, pb), "others' may be forged");
+        assert_eq!(place.run_from_vm(pa, &other).frame, other);
+        assert_eq!(is_known(&place.datapath, pa), !ends, "{seq}");
+    }
 }
 
 /// An option of accurate ECN where nobody asked for it: something on the way has changed the handshake.

@@ -8,7 +8,7 @@ use evenkeel_algo::frames::{ACK, CWR, ECE, RST, SYN, Segment, URG, assert_sound}
 use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::conversation::{MSS, ack, data, syn, synack};
+use crate::conversation::{MSS, ack, data, syn, synack, with_ip_options};
 use crate::ports::{Bed, KEY, NEXT, REDIRECT};
 
 const WINDOW: u32 = 10;
@@ -520,18 +520,118 @@ fn what_is_held_of_a_connection_before_is_dropped() {
     let (first, before) = (managed.place.only_flow(pa), managed.told());
     managed.place.run_to_vm(pa, &synack().frame());
     assert_eq!(managed.told(), before + 1, "the same SYN-ACK once more is of the same connection, and has a grant");
-    let later = |segment: Segment, seq: u32, ack: u32| Segment {
-        seq: segment.seq.wrapping_add(seq),
-        ack: segment.ack.wrapping_add(ack),
-        ..segment
-    };
     managed.place.run_from_vm(pa, &later(syn(), 1 << 20, 0).frame());
-    assert_eq!(managed.told(), before + 1, "nobody has answered it yet");
+    assert_eq!(managed.told(), before + 2, "the order to drop what is held, whatever comes of it");
     managed.place.run_to_vm(pa, &later(synack(), 1 << 21, 1 << 20).frame());
     let second = managed.place.only_flow(pa);
-    assert_eq!(managed.told(), before + 3, "the order to drop what is held, and the second's grant");
+    assert_eq!(managed.told(), before + 3, "the second's grant");
     assert!(second.iss != first.iss && managed.is_managed());
     assert!((second.vflood_index, second.vflood_owner) != (first.vflood_index, first.vflood_owner));
+}
+
+/// The same segment with other numbers.
+fn later(segment: Segment, seq: u32, ack: u32) -> Segment {
+    Segment { seq: segment.seq.wrapping_add(seq), ack: segment.ack.wrapping_add(ack), ..segment }
+}
+
+/// The other end's reset takes a connection out of the table, and what is held of it drains: the same addresses and
+/// ports may connect again meanwhile, and it would come by as the new connection's data.
+#[test]
+fn what_still_drains_of_a_connection_before_is_dropped() {
+    let remote_port = offset_of!(intf::ek_vflood_flow, key) + offset_of!(intf::ek_flow_key, remote_port);
+    for (vm_opens, is_others) in [(true, false), (false, false), (true, true)] {
+        let mut managed = Managed::new();
+        let pa = managed.place.pa;
+        for segment in 0..WINDOW {
+            assert_eq!(managed.send(segment), NEXT);
+        }
+        managed.hold(WINDOW, false);
+        let first = managed.place.only_flow(pa);
+        managed.place.run_to_vm(pa, &Segment { flags: RST | ACK, ..ack(0, 0) }.frame());
+        assert!(managed.place.datapath.flows().unwrap().is_empty());
+        if is_others {
+            patch(&managed.flows, first.vflood_index, &[(remote_port, &81u16.to_ne_bytes())]);
+        }
+        let before = managed.told();
+        if vm_opens {
+            managed.place.run_from_vm(pa, &later(syn(), 1 << 20, 0).frame());
+        } else {
+            let opens = Segment { flags: SYN, ack: 0, ..later(synack(), 1 << 20, 0) };
+            managed.place.run_to_vm(pa, &opens.frame());
+            assert_eq!(managed.told(), before, "it may be forged");
+            let accepts = Segment { flags: SYN | ACK, ack: opens.seq + 1, ..later(syn(), 1 << 20, 0) };
+            managed.place.run_from_vm(pa, &accepts.frame());
+        }
+        assert_eq!(managed.told() - before, u64::from(!is_others), "the order to drop what is held");
+        if vm_opens {
+            managed.place.run_to_vm(pa, &later(synack(), 1 << 20, 1 << 20).frame());
+        }
+        let second = managed.place.only_flow(pa);
+        assert!(managed.is_managed() && second.vflood_index != first.vflood_index);
+    }
+}
+
+/// What is behind the queue already when the order comes has an earlier connection's numbers. The new one does not go
+/// by them: its own data would be taken for old, and its ACKs for false.
+#[test]
+fn what_is_left_of_a_connection_before_is_not_the_new_ones() {
+    for ack in [5001u32.wrapping_add(1 << 30), 5001u32.wrapping_sub(1 << 30)] {
+        let mut managed = Managed::new();
+        assert_eq!(managed.send(0), NEXT);
+        let (flow, before) = (managed.place.only_flow(managed.place.pa), managed.told());
+        let state = managed.state();
+        let left = Segment { ack, ..data(1 << 20) }.frame();
+        let passed = managed.place.run_from_vm(managed.place.pa, &left);
+        assert_eq!((passed.verdict, passed.frame), (NEXT, left));
+        assert!(managed.place.datapath.flows().unwrap().is_empty(), "it goes on without help");
+        assert_eq!(managed.told(), before + 1, "what is held drains");
+        let after = managed.place.datapath.vflood(&flow).unwrap().unwrap();
+        assert_eq!((after.flow.vm_end, after.last), (state.flow.vm_end, state.last));
+    }
+}
+
+/// A SYN-ACK that answers another SYN than the flow's, or data with it.
+#[test]
+fn only_a_synack_of_its_own_tells_a_vm_that_it_is_held() {
+    for (ack, is_its) in [(1001, true), (1002, false), (1 << 20, false)] {
+        let mut managed = Managed::new();
+        managed.set(offset_of!(intf::ek_vflood_settings, token), u32::from(TOKEN));
+        let before = managed.told();
+        let token = managed.token_of(&Segment { ack, ..synack() });
+        assert_eq!((token != 0, managed.told() - before), (is_its, u64::from(is_its)), "{ack}");
+    }
+}
+
+/// IP's options and extensions may name other addresses than its header does, and the sum covers those: nobody knows
+/// that it is wrong, and what is held has to leave.
+#[test]
+fn a_sum_over_other_addresses_is_no_wrong_one() {
+    let over = |segment: Segment, is_v6: bool| {
+        let to = |(address, port): (std::net::IpAddr, u16)| match address {
+            std::net::IpAddr::V4(address) if is_v6 => (address.to_ipv6_mapped().into(), port),
+            _ => (address, port),
+        };
+        Segment { source: to(segment.source), destination: to(segment.destination), ..segment }
+    };
+    for (is_v6, has_options) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut managed = Managed::without_connections();
+        let pa = managed.place.pa;
+        managed.place.run_from_vm(pa, &over(syn(), is_v6).frame());
+        managed.place.run_to_vm(pa, &over(synack(), is_v6).frame());
+        managed.place.run_to_vm(pa, &over(ack(0, 0), is_v6).frame());
+        for segment in 0..WINDOW {
+            assert_eq!(managed.place.run_from_vm(pa, &over(data(segment * MSS), is_v6).frame()).verdict, NEXT);
+        }
+        managed.hold(WINDOW, true);
+        let cwnd = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, congestion.window.cwnd);
+        managed.change(&[(cwnd, &1u32.to_ne_bytes())]);
+        let receiver = over(ack(2 * MSS, 0), is_v6);
+        let mut frame = if has_options { with_ip_options(&receiver) } else { receiver.frame() };
+        *frame.last_mut().unwrap() ^= 1;
+        assert_eq!(managed.place.run_to_vm(pa, &frame).verdict, NEXT);
+        let expected = if has_options { 1001 + 2 * MSS } else { 1001 };
+        assert_eq!(managed.state().flow.snd_una, expected, "IPv6: {is_v6}, options: {has_options}");
+    }
 }
 
 /// Echoes of marks are for a sender's window, which would be the host's.

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use evenkeel_agent::datapath::{Datapath, intf};
-use evenkeel_algo::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound};
+use evenkeel_algo::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound, set_ecn};
 use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, Kind};
 use evenkeel_testbed::place::{Tap, index, ip, leave};
@@ -11,6 +11,7 @@ use evenkeel_testbed::tap::TapFile;
 use evenkeel_testbed::thread;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::conversation::with_ip_options;
 use crate::ports::{A, B, DROP, MARK, NEXT, REDIRECT, vcpus};
 
 const BYTES: u32 = 1448;
@@ -535,15 +536,38 @@ fn what_vsnoop_keeps_back_is_known_to_vflood() {
     let_out(&place, 1, 0, VM_TS);
     let newer = Segment { options: V4.options(VM_TS + 50, 650), ..V4.ack(2 * BYTES) };
     assert_eq!(place.send_from_vm(&newer).0, DROP, "it says nothing new");
-    let last = place.datapath.vflood(&place.datapath.flows().unwrap()[0].1).unwrap().unwrap().last;
-    assert_eq!((last.ack, last.ts_val, last.ts_ecr), (ISS + 1 + 2 * BYTES, VM_TS + 50, 650));
+    let last = |place: &Bed| place.datapath.vflood(&place.datapath.flows().unwrap()[0].1).unwrap().unwrap().last;
+    let known = last(&place);
+    assert_eq!((known.ack, known.ts_val, known.ts_ecr), (ISS + 1 + 2 * BYTES, VM_TS + 50, 650));
+    // An early ACK has ridden on data of the VM's: its own is older, and its timestamp the newest.
+    let ridden = intf::ek_vflood_last { ack: ISS + 1 + 4 * BYTES, window: 400, ..known };
+    let map = MapHandle::from_pinned_path(place.directory.path().join("evenkeel/vflood_flows")).unwrap();
+    let bytes = [&ridden.ack.to_ne_bytes()[..], &[0; 8], &ridden.window.to_ne_bytes()].concat();
+    let at = offset_of!(intf::ek_vflood_flow, last);
+    patch(&map, &0u32.to_ne_bytes(), &[(at, &bytes[..4]), (at + 12, &bytes[12..])]);
+    assert_eq!(last(&place), ridden);
+    let later = Segment { options: V4.options(VM_TS + 90, 690), ..V4.ack(2 * BYTES) };
+    assert_eq!(place.send_from_vm(&later).0, DROP, "it says nothing new");
+    assert_eq!(last(&place), intf::ek_vflood_last { ts_val: VM_TS + 90, ..ridden });
 }
 
 /// The VM's TCP drops data that is older than what came before it, with data or without (PAWS, RFC 7323 §5).
 #[test]
 fn data_that_is_older_than_an_ack_is_the_vms() {
     let bare = |ts_val, offset| Segment { payload: 0, options: V4.options(ts_val, 30), ..V4.data(offset) };
-    let cases = [(bare(701, 2 * BYTES), false), (bare(699, 2 * BYTES), true), (bare(701, 9 * BYTES), true)];
+    let cases = [
+        (bare(701, 2 * BYTES), false),
+        (bare(699, 2 * BYTES), true),
+        (bare(701, 9 * BYTES), true),
+        // The VM has acknowledged all before BYTES.
+        (bare(701, BYTES), false),
+        (bare(701, BYTES - 1), true),
+        (bare(700 + (1 << 30), 0u32.wrapping_sub(1 << 20)), true),
+        // Its TCP finds a timestamp wherever it stands.
+        (Segment { options: [&V4.options(701, 30)[2..], &[1, 1]].concat(), ..bare(701, BYTES) }, false),
+        // It reads no segment without this flag.
+        (Segment { flags: 0, ..bare(701, 2 * BYTES) }, true),
+    ];
     for (other, is_early) in cases {
         let mut place = Bed::new(intf::EK_MODE_ENFORCE);
         place.connect(&V4);
@@ -561,6 +585,64 @@ fn data_that_is_older_than_an_ack_is_the_vms() {
     *spoilt.last_mut().unwrap() ^= 1;
     place.datapath.trial("to_vm", place.port, 0, &spoilt, 1).unwrap();
     place.early_ack(&V4.data(2 * BYTES));
+    // One with options of IP's has sums that are not judged here.
+    place.datapath.trial("to_vm", place.port, 0, &with_ip_options(&bare(701, 3 * BYTES)), 1).unwrap();
+    let before = place.early();
+    place.send_to_vm(&V4.data(3 * BYTES));
+    assert_eq!(place.early(), before);
+}
+
+/// Data that is left to the VM is taken by it, with its timestamp: what is older then, it drops.
+#[test]
+fn data_that_is_older_than_doubtful_data_is_the_vms() {
+    let elsewhere = |ts_val| [&V4.options(ts_val, 30)[2..], &[1, 1]].concat();
+    for (name, doubtful, ttl, ts_is_newer) in [
+        ("a lower TTL", [V4.options(700, 30), V4.options(701, 30)], 63, true),
+        ("a lower TTL, and no newer timestamp", [V4.options(700, 30), V4.options(700, 30)], 63, false),
+        ("its timestamp stands elsewhere", [elsewhere(700), elsewhere(701)], 64, true),
+    ] {
+        let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+        place.connect(&V4);
+        place.receive(&V4, 1);
+        place.send_from_vm(&V4.ack(2 * BYTES));
+        // The VM may have acknowledged the first before it has the second.
+        for (i, options) in (2..).zip(doubtful) {
+            let mut frame = Segment { options, ..V4.data(i * BYTES) }.frame();
+            frame[22] = ttl;
+            set_ecn(&mut frame, 0);
+            place.datapath.trial("to_vm", place.port, 0, &frame, 1).unwrap();
+        }
+        assert_ne!(place.snoop().flow.doubt, 0, "{name}");
+        place.send_from_vm(&V4.ack(4 * BYTES));
+        let before = place.early();
+        place.send_to_vm(&V4.data(4 * BYTES));
+        place.send_from_vm(&V4.ack(4 * BYTES));
+        place.send_to_vm(&V4.data(5 * BYTES));
+        assert_eq!(place.early() == before, ts_is_newer, "{name}");
+    }
+}
+
+/// One packet that somebody makes up, without having seen any of the connection's.
+#[test]
+fn what_is_off_the_window_is_no_reason_for_anything() {
+    let edge = 500 << SCALE;
+    for offset in [edge + BYTES + 1, 1 << 20, 1 << 31, 0u32.wrapping_sub(10_000), 0u32.wrapping_sub(1 << 20)] {
+        for forged in [
+            V4.data(offset),
+            Segment { flags: ACK | FIN, payload: 0, ..V4.data(offset) },
+            Segment { flags: ACK | FIN, ..V4.data(offset) },
+            Segment { payload: 0, options: V4.options(700 + (1 << 30), 30), ..V4.data(offset) },
+            Segment { flags: RST, payload: 0, ..V4.data(offset) },
+        ] {
+            let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+            place.connect(&V4);
+            place.receive(&V4, 1);
+            assert_eq!(place.send_to_vm(&forged), NEXT);
+            let answer = V4.ack(BYTES);
+            assert_eq!(place.send_from_vm(&answer).0, NEXT, "the VM answers: {forged:?}");
+            place.early_ack(&V4.data(2 * BYTES));
+        }
+    }
 }
 
 /// A held packet goes by the port twice, and no more often: once the queue has let it out, it passes.
@@ -569,11 +651,14 @@ fn what_was_held_passes_as_often_as_it_was_let_out() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     let_out(&place, 1, 0, VM_TS);
-    let own = Segment { payload: 100, ..V4.ack(BYTES) };
+    let own = Segment { payload: 100, ..V4.ack(2 * BYTES) };
     let before = place.count(intf::EK_COUNT_PACKETS_FROM_VM);
+    let has = |place: &Bed| place.datapath.flows().unwrap()[0].1.vm_ack;
     assert_eq!(place.send_from_vm(&own), (NEXT, own.frame()));
     assert_eq!(place.count(intf::EK_COUNT_PACKETS_FROM_VM), before, "it was counted when it came");
+    assert_eq!(has(&place), ISS + 1 + BYTES, "its number may be an early ACK's");
     assert_eq!(place.send_from_vm(&own).0, REDIRECT, "the VM sends it again");
+    assert_eq!(has(&place), ISS + 1 + 2 * BYTES);
     // Nothing else passes, however often the queue has let out.
     let_out(&place, 16, 0, VM_TS);
     for offset in [1, 50, 100, 1001] {

@@ -500,6 +500,8 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     const PACKETS: u64 = INITIAL_WINDOW_SEGMENTS * 4;
     /// One ACK in 20 ms.
     const SLOW: &str = "rate 26kbit";
+    /// Above the VM's RTO: its data waits for up to 1.5 s, so it sends again after 2 to 3 s.
+    const PAUSE: &str = "delay 6s";
     let counts = || (count(machine, "vflood_losses"), count(machine, "vflood_undone"));
     let (losses, undone) = counts();
     let slow = netem(&format!("delay 200ms {SLOW}"));
@@ -513,7 +515,7 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
         "for i in $(seq 500); do [ $(cat /sys/class/net/up0/statistics/tx_packets) -ge {} ] && break; sleep 0.02; \
          done; {}",
         packets + PACKETS,
-        netem("delay 3s rate 1gbit")
+        netem(&format!("{PAUSE} rate 1gbit"))
     );
     let capture = captured_with(machine, "late", &late);
     machine.shell(&netem("delay 20ms rate 1gbit")).unwrap();
