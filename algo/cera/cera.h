@@ -18,5 +18,6 @@
 #include "meter.h"
 #include "pace.h"
 #include "settings.h"
+#include "trip.h"
 
 #endif /* EVENKEEL_ALGO_CERA_CERA_H */

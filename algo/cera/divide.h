@@ -17,6 +17,7 @@ struct cera_vm {
 	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */
 	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up
 		     */
+	u32 loop_us; /* how long that lasts at its part of C */
 };
 
 static inline u64 cera_sent(const struct cera_vm *vm)
@@ -141,6 +142,20 @@ static inline void cera_rates(struct cera_vm *vms, u32 count, u64 bytes_per_s)
 	}
 }
 
+/* How long a VM's window lasts, at @part of all @parts. */
+static inline u32 cera_lasts_us(const struct cera_settings *set, u32 window, u64 part,
+				u64 parts, u64 bytes_per_s)
+{
+	u64 bytes = (u64)window * set->segment_bytes;
+	u64 rate;
+
+	if (bytes_per_s > CERA_MAX_RATE)
+		bytes_per_s = CERA_MAX_RATE;
+	rate = ((part << 20) / (parts ? parts : 1)) * bytes_per_s >> 20;
+	bytes = bytes * 1000000 / (rate ? rate : 1);
+	return bytes < 0xffffffffu ? (u32)bytes : 0xffffffffu;
+}
+
 /* The window that lasts for a VM's pauses, in segments. */
 static inline u64 cera_reserve(const struct cera_settings *set, const struct cera_vm *vm)
 {
@@ -213,6 +228,9 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 		least = cera_flows(&vms[i]);
 		least = (least ? least : 1) * CERA_LEAST_SEGMENTS;
 		vms[i].window = (u32)(window > least ? window : least);
+		vms[i].loop_us = cera_lasts_us(
+			set, vms[i].window, vms[i].part ? vms[i].part : part,
+			vms[i].part ? parts : parts + part, bytes_per_s);
 	}
 	c->per_rtt = cera_growth(vms, count, parts);
 	cera_rates(vms, count, bytes_per_s);

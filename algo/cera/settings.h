@@ -43,6 +43,13 @@
 /* The least RTT is of the last 10 to 20 s. */
 #define CERA_RTT_WINDOW_US 10000000ull
 
+/* Flows count as active for at most twice as long because of a far one. */
+#define CERA_LONGEST_FAR_US 200000u
+/* A far flow that has ended counts as the farthest for a second: it may be back. */
+#define CERA_FAR_US 1000000ull
+/* A client leaves a flow to the host's limit if its RTT is so many times the least. */
+#define CERA_CLIENT_FAR 4
+
 /*
  * A VM silent for longer is at rest or has lost something: a retransmission timer is at
  * least as long.

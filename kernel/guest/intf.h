@@ -17,7 +17,7 @@
 #include "algo/congestion/congestion.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_GUEST_VERSION 6
+#define EK_GUEST_VERSION 7
 
 #define EK_GUEST_MAX_LIMITED 16384
 
@@ -68,7 +68,8 @@ struct ek_guest_share {
 	u32 evicted; /* how many were */
 	u32 channel_port; /* of the agent's channel over TCP, whose flow has no part; 0:
 			     none */
-	u32 padding;
+	u32 least_rtt_us; /* of active ones, as the pass before has found; 0: none */
+	u32 seen_rtt_us; /* of active ones of this pass */
 };
 
 /* A socket whose window was set. */

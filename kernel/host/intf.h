@@ -50,7 +50,7 @@
 #include "algo/base/window.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 22
+#define EK_INTF_VERSION 23
 
 #define EK_MAX_PORTS 4096
 #define EK_ELSEWHERE (1u << 31) /* the number is of another network namespace */
@@ -207,7 +207,9 @@ struct ek_cera_port {
 	u32 window; /* of the VM, in segments; 0: no limit */
 	u32 flows; /* active ones, which have it in equal parts */
 	u32 next; /* where the remainder goes on */
-	u32 pad[5];
+	struct cera_loop loop; /* the agent's: what the window is for */
+	u32 queue_us; /* the agent's: the uplink's queue, the longest of two epochs */
+	u32 far_us; /* most by which a full flow was farther, since the agent took it */
 };
 
 /* Of the whole host. */
@@ -343,6 +345,7 @@ struct ek_flow {
 	u32 cera_position; /* its place among the VM's flows */
 	u32 cera_limit_bytes; /* CERA's, in the last ACK to the VM, 0: none */
 	u32 cera_end; /* of what the VM may send by that */
+	struct cera_trip cera_trip; /* its own round trip; not timed where vFlood holds */
 	struct proboscis_sender sender; /* the VM sends */
 	struct proboscis_echo echo; /* the VM receives */
 	u32 vflood_index; /* in vflood_flows */

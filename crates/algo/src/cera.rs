@@ -3,12 +3,14 @@
 mod client;
 mod controller;
 mod pace;
+mod trip;
 
 use crate::sys;
 
-pub use client::{Client, client_sets, flow_window, next};
+pub use client::{Client, client_far, client_sets, flow_window, next};
 pub use controller::{Controller, LeastRtt, Meter, Traffic, Verdict, Vm};
 pub use pace::{LONGEST_PAUSE_US, PAUSE_MEMORY, Pace, Pause, Seen, Shown, enough_room, is_full};
+pub use trip::{Far, Loop, Trip};
 
 /// Least window of a flow, in segments.
 pub const LEAST_SEGMENTS: u32 = sys::CERA_LEAST_SEGMENTS;

@@ -1,8 +1,8 @@
 //! CERA, by what must hold of it.
 
 use evenkeel_algo::cera::{
-    CLIENT_SLACK, Client, Controller, DEFAULTS, LEAST_SEGMENTS, LeastRtt, MAX_EPOCHS, MAX_VMS, MAX_WINDOW, Meter,
-    Settings, Traffic, Verdict, Vm, client_sets,
+    CLIENT_SLACK, Client, Controller, DEFAULTS, Far, LEAST_SEGMENTS, LeastRtt, Loop, MAX_EPOCHS, MAX_VMS, MAX_WINDOW,
+    Meter, Settings, Traffic, Trip, Verdict, Vm, client_far, client_sets,
 };
 use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
@@ -187,6 +187,100 @@ fn the_least_rtt_is_forgotten_in_time() {
 fn a_vms_own_rtt_counts_where_it_is_longer() {
     assert_eq!((LeastRtt::without(900, 300), LeastRtt::without(300, 300)), (600, 1));
     assert_eq!((LeastRtt::of_vm(250, 600), LeastRtt::of_vm(250, 1)), (600, 250));
+}
+
+/// A VM with a near peer: windows for 400 us, of which the queue has 370 at T_l.
+const NEAR: Loop = Loop { rtt_us: 400, loop_us: 770, cover_us: 370 };
+
+#[test]
+fn a_flows_round_trip_is_timed_from_its_data_to_the_ack() {
+    // Numbers wrap.
+    let seq = u32::MAX - 1000;
+    let mut trip = Trip::new(seq);
+    assert_eq!(trip.longer_us(&NEAR), 0, "not known");
+    trip.sent(1_000, seq.wrapping_add(1448), 100);
+    trip.sent(5_000, seq.wrapping_add(2896), 100);
+    trip.acked(6_000, seq);
+    assert_eq!(trip.longer_us(&NEAR), 0, "nothing was acknowledged");
+    trip.acked(21_100, seq.wrapping_add(1448));
+    // 20.1 ms less 0.1 in the queue; what T_l takes to send is no difference.
+    assert_eq!(trip.longer_us(&NEAR), 20_000 - 400 - 370);
+    // Longer ones are the receiver's delayed ACKs.
+    trip.sent(30_000, seq.wrapping_add(4344), 0);
+    trip.acked(90_000, seq.wrapping_add(4344));
+    assert_eq!(trip.longer_us(&NEAR), 20_000 - 400 - 370);
+    trip.sent(100_000, seq.wrapping_add(5792), 0);
+    trip.acked(110_000, seq.wrapping_add(5792));
+    assert_eq!(trip.longer_us(&NEAR), 10_000 - 400 - 370);
+    // One that is near among far ones.
+    let far = Loop { rtt_us: 30_000, loop_us: 30_370, cover_us: 370 };
+    assert_eq!(trip.longer_us(&far), -(20_000 - 370));
+}
+
+#[test]
+fn what_was_sent_twice_is_not_timed() {
+    let mut trip = Trip::new(1);
+    trip.sent(1_000, 1449, 0);
+    trip.sent(10_000, 1449, 0);
+    trip.acked(10_001, 1449);
+    assert_eq!(trip.longer_us(&NEAR), 0, "whose ACK it is, is not known");
+    // Nor is data that was sent before what came again.
+    trip.sent(20_000, 2897, 0);
+    trip.sent(20_000, 4345, 0);
+    trip.sent(50_000, 2897, 0);
+    trip.acked(50_001, 4345);
+    assert_eq!(trip.longer_us(&NEAR), 0);
+    trip.sent(60_000, 5793, 0);
+    trip.acked(80_000, 5793);
+    assert!(trip.longer_us(&NEAR) > 19_000, "the next is");
+}
+
+#[test]
+fn a_window_lasts_for_the_flows_own_round_trip() {
+    let (part, least) = (8 * 1448, 2 * 1448);
+    assert_eq!(NEAR.window(part, 0, least), part);
+    // 770 us and 20 ms more, at the same rate.
+    assert_eq!(NEAR.window(part, 20_000, least), part + part * 20_000 / 770);
+    let far = Loop { rtt_us: 30_000, loop_us: 30_370, cover_us: 370 };
+    assert_eq!(far.window(100 * part, -20_000, least), 100 * part - 100 * part * 20_000 / 30_370);
+    assert_eq!(far.window(part, -29_000, least), u64::from(least));
+    assert_eq!(far.window(part, i64::MIN + 1, least), u64::from(least));
+    assert_eq!(Loop::default().window(part, 20_000, least), part, "of a VM without a limit");
+    assert!(NEAR.window(1 << 30, i64::from(u32::MAX), least) > 1 << 30);
+}
+
+/// A VM's window lasts for d and T_l at its part of the rate, whatever its part is.
+#[test]
+fn it_is_said_how_long_a_vms_window_lasts() {
+    let mut vms = [vm(10_000, 1), vm(10_000, 3), vm(0, 1)];
+    Controller::default().divide(&DEFAULTS, &mut vms, RATE);
+    let expected = 400 + DEFAULTS.low_segments * DEFAULTS.segment_bytes * 8 / 1000;
+    for vm in &vms {
+        // Half a segment for each flow comes on top, and fractions of one go round.
+        assert!(vm.loop_us.abs_diff(expected) <= expected / 8, "{} us, {expected}: {vms:?}", vm.loop_us);
+    }
+    Controller::default().divide(&DEFAULTS, &mut vms, 0);
+    assert_eq!(vms[0].loop_us, u32::MAX);
+}
+
+#[test]
+fn the_farthest_flow_counts_for_a_second() {
+    let mut far = Far::default();
+    assert_eq!(far.epoch(0, 0), 0);
+    assert_eq!(far.epoch(1_000, 20_000), 20_000);
+    assert_eq!(far.epoch(2_000, 0), 20_000);
+    assert_eq!(far.epoch(1_000_999, 5_000), 20_000);
+    assert_eq!(far.epoch(1_001_000, 5_000), 5_000);
+    assert_eq!(far.epoch(1_002_000, u32::MAX), 200_000, "as long as the longest pause");
+    assert_eq!(far.longer_us(), 200_000);
+}
+
+#[test]
+fn a_client_leaves_far_flows_to_the_host() {
+    assert_eq!(client_far(10, 300, 100), 10);
+    assert_eq!(client_far(10, 400, 100), 40);
+    assert_eq!((client_far(10, 0, 100), client_far(10, 400, 0)), (10, 10), "not known");
+    assert_eq!(client_far(MAX_WINDOW, u32::MAX, 1), MAX_WINDOW);
 }
 
 #[test]

@@ -111,6 +111,57 @@ fn vms_that_wait_for_their_cores_fill_the_link_and_share_it() {
 }
 
 /// Little's law: what waits on average is what comes in a second, times how long each waits.
+/// Each of four VMs sends to a machine beside it and to one that is 20 ms away.
+#[test]
+fn far_flows_have_their_part() {
+    let goodput_mbit = |cera: &str| {
+        let text = format!(
+            r#"
+schema = 2
+name = "far"
+title = "Far"
+duration_ms = 2000
+warmup_ms = 1000
+[network]
+rate_mbit = 1000
+delay_us = 20
+[vms.vm]
+count = 4
+per_host = 4
+hz = 1000
+cera = {cera}
+[vms.near]
+hypervisor = false
+[vms.far]
+hypervisor = false
+far_count = 1
+far_delay_us = 20000
+[workloads.near]
+kind = "bulk"
+from = "vm"
+to = "near"
+flows = 4
+[workloads.far]
+kind = "bulk"
+from = "vm"
+to = "far"
+[record]
+tcp_info_period_ms = 0
+"#
+        );
+        let loaded = Scenario::from_str(&text, "far.toml").unwrap_or_else(|e| panic!("{e}"));
+        let record = run(&cells(&loaded).unwrap()[0], 0, &mut |_| Go::On).unwrap_or_else(|e| panic!("{e}")).record;
+        let of = |workload: &str| record.metrics[&format!("{workload}.goodput_mbit")];
+        (of("near"), of("far"))
+    };
+    for cera in [CLIENTS, AGENTLESS] {
+        let (near, far) = goodput_mbit(cera);
+        assert!(near + far > 850.0, "{near} and {far} Mbit/s");
+        // A fifth of all flows.
+        assert!(far > 0.6 * (near + far) / 5.0, "{near} and {far} Mbit/s, {cera}");
+    }
+}
+
 #[test]
 fn waiting_times_are_those_of_the_queue() {
     let record = host(OFF, "flows = 8");

@@ -149,6 +149,14 @@ static __always_inline bool change(struct tcp_sock *tp, bool to_reno)
 	return !bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, (void *)cubic_name, 5);
 }
 
+/* Of the last minutes, as tcp_min_rtt() has it; 0: not known. */
+static __always_inline u32 least_rtt_us(const struct tcp_sock *tp)
+{
+	u32 us = tp->rtt_min.s[0].v;
+
+	return us == ~0u ? 0 : us;
+}
+
 /* Switches to the setter, and back. */
 static __always_inline bool set(struct tcp_sock *tp, struct ek_guest_share *s, u32 cwnd,
 				u32 ssthresh, bool is_reno)
@@ -211,7 +219,7 @@ int pass(struct bpf_iter__tcp *ctx)
 	char name[TCP_CA_NAME_MAX] = {};
 	struct tcp_sock *tp;
 	bool is_own, is_reno;
-	u32 window;
+	u32 window, rtt_us;
 
 	if (!skc || !s)
 		return 0;
@@ -239,6 +247,10 @@ int pass(struct bpf_iter__tcp *ctx)
 	if (!is_active(tp) || has_peer_here(skc) || is_channel(skc, s))
 		return 0;
 	window = cera_client_window(s->window, s->flows, s->seen, s->next);
+	rtt_us = least_rtt_us(tp);
+	window = cera_client_far(window, rtt_us, s->least_rtt_us);
+	if (rtt_us && (!s->seen_rtt_us || rtt_us < s->seen_rtt_us))
+		s->seen_rtt_us = rtt_us;
 	s->seen++;
 	if (is_own)
 		adjust(tp, s, window, is_reno);

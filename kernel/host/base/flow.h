@@ -198,6 +198,7 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		end_read(&f.vm, &o);
 		f.remote = h->opener;
 		proboscis_sender_init(&f.sender, c->packet->seq + 1);
+		cera_trip_open(&f.cera_trip, c->packet->seq + 1);
 		proboscis_echo_init(&f.echo, c->packet->ack);
 	} else {
 		f.flags |= EK_FLOW_VM_OPENED;
@@ -212,6 +213,7 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		f.vm = h->opener;
 		end_read(&f.remote, &o);
 		proboscis_sender_init(&f.sender, c->packet->ack);
+		cera_trip_open(&f.cera_trip, c->packet->ack);
 		proboscis_echo_init(&f.echo, c->packet->seq + 1);
 	}
 	if (bpf_map_update_elem(&flows, c->key, &f, BPF_ANY)) {

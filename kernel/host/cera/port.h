@@ -88,6 +88,21 @@ static __always_inline void cera_pause_note(struct ek_cera_port *s,
 		cera_pause_data(&s->pause, bpf_ktime_get_ns() / 1000, full);
 }
 
+/*
+ * Data up to @end leaves the VM, for the network: what vFlood holds leaves at another
+ * time.
+ */
+static __always_inline void cera_trip_note(const struct ek_cera_port *s,
+					   struct ek_flow *f, u32 end)
+{
+	struct cera_trip *t = &f->cera_trip;
+	bool begins = !t->left_us && seq_after(end, t->next);
+
+	if (!f->vflood_owner)
+		cera_trip_sent(t, begins ? bpf_ktime_get_ns() / 1000 : 0, end,
+			       s->queue_us);
+}
+
 /* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
 static __always_inline void cera_from_vm(const struct __sk_buff *skb,
 					 const struct context *c, struct ek_flow *f,
@@ -118,6 +133,7 @@ static __always_inline void cera_from_vm(const struct __sk_buff *skb,
 		f->flags |= EK_FLOW_LARGE;
 	cera_count(&s->meter, &f->cera_stamp, cera_wire_bytes(skb, header_bytes));
 	cera_pause_note(s, f, c->packet->seq + c->packet->payload_bytes);
+	cera_trip_note(s, f, c->packet->seq + c->packet->payload_bytes);
 	if (c->packet->flags & PACKET_FIN)
 		cera_ended(&s->meter, &f->cera_stamp);
 }
@@ -125,8 +141,12 @@ static __always_inline void cera_from_vm(const struct __sk_buff *skb,
 /* A packet of a flow reaches the VM. */
 static __always_inline void cera_to_vm(struct context *c, struct ek_flow *f)
 {
+	const struct packet *p = c->packet;
 	struct ek_cera_port *s;
 
+	if (p->flags & PACKET_ACK && f->cera_trip.left_us &&
+	    !seq_before(p->ack, f->cera_trip.end))
+		cera_trip_acked(&f->cera_trip, bpf_ktime_get_ns() / 1000, p->ack);
 	if ((f->flags & CERA_TIMED_FLAGS) != EK_FLOW_TIMED)
 		return;
 	s = cera_port_of(c);
@@ -143,6 +163,7 @@ static __always_inline u32 cera_flow_limit(const struct context *c, struct ek_fl
 {
 	bool was_full = cera_flow_is_full(f, f->sender.snd_nxt);
 	struct ek_cera_port *s;
+	s64 longer_us;
 	u64 bytes;
 
 	f->cera_limit_bytes = 0;
@@ -153,6 +174,11 @@ static __always_inline u32 cera_flow_limit(const struct context *c, struct ek_fl
 		return 0;
 	bytes = (u64)cera_flow_window(s->window, s->flows, f->cera_position, s->next) *
 		mss;
+	longer_us = cera_trip_longer_us(&f->cera_trip, &s->loop);
+	/* Others are not missed between two of their windows. */
+	if (was_full && longer_us > s->far_us)
+		s->far_us = (u32)longer_us;
+	bytes = cera_trip_window(bytes, &s->loop, longer_us, CERA_LEAST_SEGMENTS * mss);
 	/* More than any window field can say. */
 	if (bytes >= 65535u << WINDOW_MAX_SCALE)
 		return 0;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use evenkeel_algo::cera::{LeastRtt, Meter, Seen, Traffic};
+use evenkeel_algo::cera::{LeastRtt, Loop, Meter, Seen, Traffic};
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -45,6 +45,8 @@ pub struct Limit {
     pub flows: u32,
     /// The place of the flow at which the division's remainder goes on.
     pub next: u32,
+    /// What the window is for.
+    pub of_loop: Loop,
     /// When the limit ends, by CLOCK_MONOTONIC.
     pub until_ns: u64,
 }
@@ -120,6 +122,18 @@ impl Share<'_> {
         unsafe { (&mut *(&raw mut (*share).rtt).cast(), &mut *(&raw mut (*share).own_rtt).cast()) }
     }
 
+    /// By how much the farthest flow since the last call was farther than what the VM's windows are for.
+    pub fn take_far(&mut self) -> u32 {
+        // SAFETY: aligned and within the mapping.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.share.as_ptr()).far_us) }.swap(0, Ordering::Relaxed)
+    }
+
+    /// Sets how long the uplink's queue is.
+    pub fn queue(&mut self, queue_us: u32) {
+        // SAFETY: aligned and within the mapping.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.share.as_ptr()).queue_us) }.store(queue_us, Ordering::Relaxed);
+    }
+
     /// Sets the limit. For one packet, a program may see parts of the old limit and parts of the new.
     pub fn limit(&mut self, limit: Limit) {
         let share = self.share.as_ptr();
@@ -127,6 +141,10 @@ impl Share<'_> {
         unsafe {
             AtomicU32::from_ptr(&raw mut (*share).flows).store(limit.flows, Ordering::Relaxed);
             AtomicU32::from_ptr(&raw mut (*share).next).store(limit.next, Ordering::Relaxed);
+            let Loop { rtt_us, loop_us, cover_us } = limit.of_loop;
+            AtomicU32::from_ptr(&raw mut (*share).loop_.rtt_us).store(rtt_us, Ordering::Relaxed);
+            AtomicU32::from_ptr(&raw mut (*share).loop_.loop_us).store(loop_us, Ordering::Relaxed);
+            AtomicU32::from_ptr(&raw mut (*share).loop_.cover_us).store(cover_us, Ordering::Relaxed);
             AtomicU32::from_ptr(&raw mut (*share).window).store(limit.window_segments, Ordering::Relaxed);
             AtomicU64::from_ptr(&raw mut (*share).until_ns).store(limit.until_ns, Ordering::Release);
         }
@@ -162,6 +180,12 @@ mod fake {
             unsafe { (*self.share.as_ptr()).handshake_us = us };
         }
 
+        /// As the programs note a flow that goes farther.
+        pub fn far(&mut self, longer_us: u32) {
+            // SAFETY: within the mapping.
+            unsafe { (*self.share.as_ptr()).far_us = longer_us };
+        }
+
         /// As the programs time a pause that is the VM's.
         pub fn pause(&mut self, us: u32) {
             // SAFETY: within the mapping.
@@ -173,7 +197,14 @@ mod fake {
         pub fn limit_set(&self) -> Limit {
             // SAFETY: within the mapping, and nobody else writes.
             let share = unsafe { &*self.share.as_ptr() };
-            Limit { window_segments: share.window, flows: share.flows, next: share.next, until_ns: share.until_ns }
+            let intf::cera_loop { rtt_us, loop_us, cover_us } = share.loop_;
+            Limit {
+                window_segments: share.window,
+                flows: share.flows,
+                next: share.next,
+                of_loop: Loop { rtt_us, loop_us, cover_us },
+                until_ns: share.until_ns,
+            }
         }
     }
 }

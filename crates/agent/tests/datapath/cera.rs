@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_agent::datapath::{Gso, Limit, Outcome, Shares, intf};
-use evenkeel_algo::cera::Seen;
+use evenkeel_algo::cera::{Loop, Seen};
 use evenkeel_algo::frames::{ACK, ECE, FIN, RST, Segment, URG, assert_sound};
 
 use crate::conversation::{MSS, ack, connect, data, shown, syn, synack};
@@ -155,7 +155,7 @@ fn the_vms_window_is_divided_among_its_flows_with_the_remainder_one_by_one() {
     for port in 40000..40002 {
         send(&mut place, port, 0);
     }
-    let limit = Limit { window_segments: 9, flows: 2, next: 1, until_ns: LATER };
+    let limit = Limit { window_segments: 9, flows: 2, next: 1, of_loop: Loop::default(), until_ns: LATER };
     shares.get(slot).unwrap().limit(limit);
     let windows = [40000, 40001].map(|port| acked(&mut place, port, MSS));
     // Rounded up to the scale, so that there is room for the last segment.
@@ -171,6 +171,50 @@ fn the_vms_window_is_divided_among_its_flows_with_the_remainder_one_by_one() {
     assert_eq!(acked(&mut place, 40000, MSS), offered);
 }
 
+/// The path of one flow is 30 ms longer than those that the VM's windows are for.
+#[test]
+fn a_far_flow_has_its_part_for_its_own_round_trip() {
+    const AWAY: Duration = Duration::from_millis(30);
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    for port in [40000, 40001] {
+        open(&mut place, port);
+        send(&mut place, port, 0);
+        acked(&mut place, port, MSS);
+    }
+    let of_loop = Loop { rtt_us: 5_000, loop_us: 10_000, cover_us: 5_000 };
+    let limit = Limit { window_segments: 20, flows: 2, next: 0, of_loop, until_ns: LATER };
+    shares.get(slot).unwrap().limit(limit);
+    let part = (10 * MSS).div_ceil(128) * 128;
+    assert_eq!([40000, 40001].map(|port| acked(&mut place, port, MSS)), [part; 2]);
+    // What is in the uplink's queue meanwhile is not its path.
+    shares.get(slot).unwrap().queue(u32::MAX);
+    open(&mut place, 40004);
+    send(&mut place, 40004, 0);
+    std::thread::sleep(AWAY);
+    assert_eq!(acked(&mut place, 40004, MSS), part);
+    shares.get(slot).unwrap().queue(0);
+    for port in [40002, 40003] {
+        open(&mut place, port);
+    }
+    // One fills its window, the other does not; what comes again tells nothing.
+    for port in [40002, 40003] {
+        send(&mut place, port, 0);
+    }
+    std::thread::sleep(AWAY);
+    send(&mut place, 40003, 0);
+    let far = acked(&mut place, 40002, MSS);
+    assert!(far > 3 * part, "{far} of {part}: three times as long a loop, and what the machine adds");
+    assert_eq!(acked(&mut place, 40003, MSS), part);
+    assert_eq!(shares.get(slot).unwrap().take_far(), 0, "its window is not used up");
+    for offset in 1..far / MSS + 2 {
+        send(&mut place, 40002, offset * MSS);
+    }
+    acked(&mut place, 40002, MSS);
+    assert!(shares.get(slot).unwrap().take_far() >= 20_000);
+    assert_eq!(shares.get(slot).unwrap().take_far(), 0, "once");
+}
+
 /// If the agent dies, the limit that it wrote last ends at its own time.
 #[test]
 fn a_limit_ends_by_itself() {
@@ -178,7 +222,7 @@ fn a_limit_ends_by_itself() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER };
+    let limit = Limit { window_segments: 4, flows: 1, next: 0, of_loop: Loop::default(), until_ns: LATER };
     shares.get(slot).unwrap().limit(limit);
     assert!(acked(&mut place, 40000, MSS) < 8000 << 7);
     let over = [Limit { until_ns: 1, ..limit }, Limit { window_segments: 0, ..limit }, Limit::default()];
@@ -194,7 +238,13 @@ fn observing_writes_nothing_and_counts() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit {
+        window_segments: 4,
+        flows: 1,
+        next: 0,
+        of_loop: Loop::default(),
+        until_ns: LATER,
+    });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(place.count(place.pa, intf::EK_COUNT_CERA_WINDOWS_LIMITED), 1);
 }
@@ -209,7 +259,13 @@ fn a_limit_that_is_only_observed_hides_no_other() {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     place.run_to_vm(place.pa, &shown(ack(MSS, 0)).frame());
-    shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit {
+        window_segments: 8,
+        flows: 1,
+        next: 0,
+        of_loop: Loop::default(),
+        until_ns: LATER,
+    });
     let marked = shown(Segment { flags: ACK | ECE, ..ack(10 * MSS, 0) });
     let of = |outcome: Outcome| u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7;
     let enforced = of(place.run_to_vm(place.pa, &marked.frame()));
@@ -231,7 +287,13 @@ fn a_window_is_not_taken_back_from_what_was_sent() {
     for i in 0..10 {
         send(&mut place, 40000, i * MSS);
     }
-    shares.get(slot).unwrap().limit(Limit { window_segments: 2, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit {
+        window_segments: 2,
+        flows: 1,
+        next: 0,
+        of_loop: Loop::default(),
+        until_ns: LATER,
+    });
     assert_eq!(acked(&mut place, 40000, MSS), (9 * MSS).div_ceil(128) * 128);
     assert_eq!(acked(&mut place, 40000, 10 * MSS), (2 * MSS).div_ceil(128) * 128, "all has arrived");
     // A window that was lowered before the host had seen what was sent.
@@ -277,7 +339,13 @@ fn stays(from: impl Fn(&Bed) -> u32) {
     assert_eq!(share.take_handshake(), None, "the RTT of a neighbour is not the network's");
     let before = share.turn(16, 1).bytes;
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit {
+        window_segments: 4,
+        flows: 1,
+        next: 0,
+        of_loop: Loop::default(),
+        until_ns: LATER,
+    });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(shares.get(slot).unwrap().turn(16, 1).bytes, before);
 }
@@ -292,7 +360,13 @@ fn a_vm_that_is_silent_with_its_window_used_up_makes_a_pause() {
     std::thread::sleep(SILENT);
     send(&mut place, 40000, MSS);
     assert_eq!(shares.get(slot).unwrap().take_pauses(), Seen::default(), "nobody limits it");
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit {
+        window_segments: 4,
+        flows: 1,
+        next: 0,
+        of_loop: Loop::default(),
+        until_ns: LATER,
+    });
     acked(&mut place, 40000, 2 * MSS);
     send(&mut place, 40000, 2 * MSS);
     std::thread::sleep(SILENT);
@@ -378,7 +452,13 @@ fn silent_with_room(segments: u32, is_large: bool) -> Seen {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
     let slot = slot(&place);
     open(&mut place, 40000);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 15, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit {
+        window_segments: 15,
+        flows: 1,
+        next: 0,
+        of_loop: Loop::default(),
+        until_ns: LATER,
+    });
     let send_at = |place: &mut Bed, offset: u32| {
         let gso = Gso { segments: 2 * u32::from(is_large), segment_bytes: MSS / 2 * u32::from(is_large) };
         place.datapath.trial_gso("from_vm", place.pa, &data(offset * MSS).frame(), gso).unwrap();

@@ -15,6 +15,12 @@ pub fn client_sets(cwnd: u32, window: u32, is_unscathed: bool, is_limited: bool)
     unsafe { sys::cera_client_sets(cwnd, window, is_unscathed.into(), is_limited.into()) != 0 }
 }
 
+/// A client's window for a flow whose least RTT is `rtt_us`, where the least of all its VM's flows is `least_us`.
+pub fn client_far(window: u32, rtt_us: u32, least_us: u32) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::cera_client_far(window, rtt_us, least_us) }
+}
+
 /// From which place the remainder is dealt out next time, after a window was shared out.
 pub fn next(window: u32, flows: u32, next: u32) -> u32 {
     // SAFETY: the C function is pure.

@@ -37,6 +37,8 @@ pub struct Vm {
     pub is_fresh: bool,
     /// w_k, in segments, from [`Controller::divide`]; for a silent VM, what it would have if it woke up.
     pub window: u32,
+    /// How long that lasts at its part of C, from [`Controller::divide`].
+    pub loop_us: u32,
     /// Bytes per second that it may send by its weight, from [`Controller::divide`].
     pub rate: u64,
 }
@@ -87,8 +89,10 @@ impl Controller {
         let count = raw.len() as u32;
         // SAFETY: `raw` has `count` elements, which live for the length of the call; the C code does not keep them.
         let active = unsafe { sys::cera_divide(&mut self.0, &settings.raw(), raw.as_mut_ptr(), count, bytes_per_s) };
-        vms.iter_mut().for_each(|vm| (vm.window, vm.rate) = (0, 0));
-        vms.iter_mut().zip(&raw).for_each(|(vm, raw)| (vm.window, vm.rate) = (raw.window, raw.rate));
+        vms.iter_mut().for_each(|vm| (vm.window, vm.loop_us, vm.rate) = (0, 0, 0));
+        for (vm, raw) in vms.iter_mut().zip(&raw) {
+            (vm.window, vm.loop_us, vm.rate) = (raw.window, raw.loop_us, raw.rate);
+        }
         active
     }
 }

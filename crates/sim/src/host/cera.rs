@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use evenkeel_algo::cera::{
-    self, Controller, LeastRtt, Meter, Pace, Pause, Seen, Settings, Shown, Traffic, Verdict as Word, Vm,
+    self, Controller, Far, LeastRtt, Loop, Meter, Pace, Pause, Seen, Settings, Shown, Traffic, Trip, Verdict as Word,
+    Vm,
 };
 use evenkeel_algo::window;
 use evenkeel_settings::Mode;
@@ -12,6 +13,8 @@ use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
 use crate::packet::{ConnId, Flags, GuestId, HostId, Packet, Payload};
 use crate::time::{Duration, Instant};
 
+/// The most that any window field can say.
+const MAX_WINDOW_BYTES: u32 = 65_535 << 14;
 /// d before the first handshake.
 const UNKNOWN_RTT_US: u32 = 1000;
 
@@ -44,9 +47,18 @@ pub struct HostController {
     controller: Controller,
     /// d, as far as it is known.
     rtt_us: u32,
-    /// The VMs' pauses, and the rates that their weights allow; in the order of [`Self::guests`].
-    paces: Vec<(Pace, u64)>,
+    /// In the order of [`Self::guests`].
+    seats: Vec<Seat>,
     cuts: u64,
+}
+
+/// What the controller knows of a VM.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    pace: Pace,
+    far: Far,
+    /// What its weight allows.
+    rate: u64,
 }
 
 /// What becomes of a VM at the end of an epoch.
@@ -55,9 +67,18 @@ pub enum Order {
     /// It has no limit.
     Free,
     /// Its windows may grow to this.
-    Grow(u32),
+    Grow(Window),
     /// Its windows are to be cut to this.
-    Cut(u32),
+    Cut(Window),
+}
+
+/// A VM's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// w_k.
+    pub segments: u32,
+    /// What it is for.
+    pub of_loop: Loop,
 }
 
 impl HostController {
@@ -69,7 +90,7 @@ impl HostController {
             guests: Vec::new(),
             controller: Controller::default(),
             rtt_us: UNKNOWN_RTT_US,
-            paces: Vec::new(),
+            seats: Vec::new(),
             cuts: 0,
         }
     }
@@ -79,20 +100,21 @@ impl HostController {
         let settings = &self.spec.settings;
         let queue_us = self.queue_us(queue_bytes);
         let cover_us = self.queue_us(u64::from(settings.low_segments) * u64::from(settings.segment_bytes));
-        self.paces.resize_with(self.guests.len(), Default::default);
+        self.seats.resize_with(self.guests.len(), Default::default);
         let shared_us = self.spec.rtt_us.or_else(|| taps.iter().filter_map(|tap| tap.rtt_us).min());
         let shared_us = shared_us.unwrap_or(UNKNOWN_RTT_US);
         let own_us = |tap: &Report| self.spec.rtt_us.is_none().then_some(tap.own_rtt_us).flatten().unwrap_or(0);
         let mut vms: Vec<Vm> = Vec::with_capacity(taps.len());
-        for ((tap, (_, weight)), (pace, rate)) in taps.iter().zip(&self.guests).zip(&mut self.paces) {
+        for ((tap, (_, weight)), seat) in taps.iter().zip(&self.guests).zip(&mut self.seats) {
             let rtt_us = LeastRtt::of_vm(shared_us, own_us(tap));
-            let reserve_bytes = pace.turn(&Shown {
+            let far_us = seat.far.epoch(now.us(), tap.far_us);
+            let reserve_bytes = seat.pace.turn(&Shown {
                 now_us: now.us(),
                 sent_bytes: tap.traffic.newest_bytes,
-                rate: *rate,
+                rate: seat.rate,
                 epoch_us: settings.epoch_us,
                 seen: tap.seen,
-                rtt_us,
+                rtt_us: rtt_us.saturating_add(far_us),
                 cover_us,
                 queue_us,
             });
@@ -101,7 +123,7 @@ impl HostController {
                 weight: *weight,
                 rtt_us,
                 reserve_bytes,
-                usual_bytes: pace.usual_bytes(),
+                usual_bytes: seat.pace.usual_bytes(),
                 flows: tap.traffic.flows,
                 is_fresh: tap.traffic.is_fresh,
                 ..Vm::default()
@@ -112,14 +134,18 @@ impl HostController {
         self.rtt_us = shared_us;
         let word = self.controller.epoch(settings, queue_bytes, rtt_us, window);
         self.controller.divide(settings, &mut vms, self.spec.bytes_per_s);
-        for ((_, rate), vm) in self.paces.iter_mut().zip(&vms) {
-            *rate = vm.rate;
+        for (seat, vm) in self.seats.iter_mut().zip(&vms) {
+            seat.rate = vm.rate;
         }
         self.cuts += u64::from(word == Word::Cut);
+        let window = |vm: &Vm| Window {
+            segments: vm.window,
+            of_loop: Loop { rtt_us: vm.rtt_us, loop_us: vm.loop_us, cover_us },
+        };
         let order = |vm: &Vm| match word {
             Word::Free => Order::Free,
-            Word::Grow => Order::Grow(vm.window),
-            Word::Cut => Order::Cut(vm.window),
+            Word::Grow => Order::Grow(window(vm)),
+            Word::Cut => Order::Cut(window(vm)),
         };
         vms.iter().map(order).collect()
     }
@@ -137,8 +163,8 @@ impl HostController {
 
     /// How many epochs make up a slot in which a VM's flows are counted, with a queue of `queue_us`.
     pub fn stride(&self, vm: usize, queue_us: u32) -> u32 {
-        let pause_us = self.paces.get(vm).map_or(0, |(pace, _)| pace.pause_us());
-        self.spec.settings.stride(self.rtt_us.saturating_add(queue_us).saturating_add(pause_us))
+        let silent_us = self.seats.get(vm).map_or(0, |seat| seat.pace.pause_us().max(seat.far.longer_us()));
+        self.spec.settings.stride(self.rtt_us.saturating_add(queue_us).saturating_add(silent_us))
     }
 
     /// Epochs at whose end windows were cut.
@@ -158,6 +184,8 @@ pub struct Report {
     pub own_rtt_us: Option<u32>,
     /// Pauses of the last epoch.
     pub seen: Seen,
+    /// By how much its farthest full flow was farther than what its windows are for.
+    pub far_us: u32,
 }
 
 #[derive(Debug)]
@@ -174,6 +202,8 @@ struct Flow {
     advertised: Option<(u32, u32)>,
     /// The end of the data that it has sent.
     sent_end: u32,
+    /// Its own round trip.
+    trip: Trip,
     /// The VM leaves packets of several segments to others to cut.
     is_large: bool,
     /// Whose SYN was seen, and when; `None` once the handshake is over, or if the SYN came twice.
@@ -205,6 +235,8 @@ pub struct Tap {
     epochs: u32,
     mss_bytes: u32,
     has_client: bool,
+    /// vFlood holds what the VM sends: it leaves at another time.
+    is_held: bool,
     meter: Meter,
     rtt: LeastRtt,
     own_rtt: LeastRtt,
@@ -215,8 +247,11 @@ pub struct Tap {
     queue_us: u32,
     flows: HashMap<u32, Flow>,
     opened: u32,
+    /// The longest queue of the last two epochs.
+    longest_us: u32,
+    far_us: u32,
     /// The VM's window and its active flows.
-    limit: Option<(u32, u32)>,
+    limit: Option<(Window, u32)>,
     active: u32,
     next: u32,
     share: u32,
@@ -226,18 +261,21 @@ pub struct Tap {
 
 impl Tap {
     /// The part at a port that has seen nothing.
-    pub fn new(spec: &Spec, has_client: bool) -> Self {
+    pub fn new(spec: &Spec, has_client: bool, is_held: bool) -> Self {
         Self {
             mode: spec.mode,
             epochs: spec.settings.epochs,
             mss_bytes: spec.mss_bytes,
             has_client,
+            is_held,
             meter: Meter::default(),
             rtt: LeastRtt::default(),
             own_rtt: LeastRtt::default(),
             pause: Pause::default(),
             handshakes_us: Vec::new(),
             queue_us: 0,
+            longest_us: 0,
+            far_us: 0,
             flows: HashMap::new(),
             opened: 0,
             limit: None,
@@ -253,14 +291,14 @@ impl Tap {
     pub fn turn(&mut self, now: Instant, queue_us: u32, stride: u32) -> Report {
         let traffic = self.meter.turn(self.epochs, stride);
         self.active = traffic.flows;
-        let longest_us = self.queue_us.max(queue_us);
+        self.longest_us = self.queue_us.max(queue_us);
         self.queue_us = queue_us;
         for us in self.handshakes_us.drain(..) {
             self.rtt.sample(now.us(), us);
-            self.own_rtt.sample(now.us(), LeastRtt::without(us, longest_us));
+            self.own_rtt.sample(now.us(), LeastRtt::without(us, self.longest_us));
         }
         let (rtt_us, own_rtt_us) = (self.rtt.get(), self.own_rtt.get());
-        Report { traffic, rtt_us, own_rtt_us, seen: self.pause.take() }
+        Report { traffic, rtt_us, own_rtt_us, seen: self.pause.take(), far_us: std::mem::take(&mut self.far_us) }
     }
 
     /// Takes the controller's order, and returns the window that the VM's client is to be told. `turned`: the remainder
@@ -270,13 +308,13 @@ impl Tap {
             Order::Free => None,
             Order::Grow(window) | Order::Cut(window) => Some(window),
         };
-        self.share = window.unwrap_or(0);
+        self.share = window.map_or(0, |window| window.segments);
         self.cuts += u64::from(matches!(order, Order::Cut(_)));
         if let Some((window, flows)) = self.limit.filter(|_| turned) {
-            self.next = cera::next(window, flows, self.next);
+            self.next = cera::next(window.segments, flows, self.next);
         }
         self.limit = window.map(|window| (window, self.active.max(1)));
-        window.filter(|_| self.has_client)
+        window.filter(|_| self.has_client).map(|window| window.segments)
     }
 
     /// The window that the VM has, in segments; 0: none.
@@ -296,6 +334,7 @@ impl Tap {
                 scale: 0,
                 advertised: None,
                 sent_end: 0,
+                trip: Trip::default(),
                 is_large: false,
                 syn: None,
             }
@@ -340,15 +379,24 @@ impl Shim for Tap {
         let (Some(end), Payload::Tcp(_, segment)) = (end, &mut packet.payload) else { return Verdict::Pass };
         self.handshake(now, end, Way::ToVm, segment.flags);
         let limit = self.limit;
-        let (next, mss_bytes) = (self.next, self.mss_bytes);
+        let (next, mss_bytes, mut far_us) = (self.next, self.mss_bytes, self.far_us);
         let flow = self.flow(end);
         let was_full = flow.is_full();
         flow.advertised = None;
+        if segment.flags.has(Flags::ACK) {
+            flow.trip.acked(now.us(), segment.ack);
+        }
         if segment.flags.has(Flags::SYN) {
             flow.scale = segment.window_scale;
         } else if let Some((window, flows)) = limit.filter(|_| flow.stamp > 0) {
-            let bytes = cera::flow_window(window, flows, flow.position, next).saturating_mul(mss_bytes);
-            let bytes = window::with_room(bytes, flow.scale);
+            let part = cera::flow_window(window.segments, flows, flow.position, next).saturating_mul(mss_bytes);
+            let longer_us = flow.trip.longer_us(&window.of_loop);
+            if was_full {
+                far_us = far_us.max(longer_us.clamp(0, i64::from(u32::MAX)) as u32);
+            }
+            let least_bytes = cera::LEAST_SEGMENTS.saturating_mul(mss_bytes);
+            let bytes = window.of_loop.window(part.into(), longer_us, least_bytes).min(u64::from(MAX_WINDOW_BYTES));
+            let bytes = window::with_room(bytes as u32, flow.scale);
             flow.advertised = Some((bytes, segment.ack.wrapping_add(bytes)));
             let (room, scale) = (flow.room().unwrap_or(0), flow.scale);
             let enough = cera::enough_room(bytes, mss_bytes, flow.is_large);
@@ -363,6 +411,7 @@ impl Shim for Tap {
             if self.mode == Mode::Enforce {
                 segment.window = field;
             }
+            self.far_us = far_us;
         }
         Verdict::Pass
     }
@@ -385,7 +434,14 @@ impl Shim for Tap {
             self.meter.count(None, bytes);
         } else {
             let data_end = segment.seq.wrapping_add(segment.payload_bytes);
+            let (longest_us, is_held) = (self.longest_us, self.is_held);
             let flow = self.flow(end);
+            if flow.stamp == 0 {
+                flow.trip = Trip::new(segment.seq);
+            }
+            if !is_held {
+                flow.trip.sent(now.us(), data_end, longest_us);
+            }
             flow.is_large |= is_large;
             if (data_end.wrapping_sub(flow.sent_end) as i32) > 0 || flow.stamp == 0 {
                 flow.sent_end = data_end;

@@ -198,6 +198,11 @@ impl Connection {
         self.is_established() && self.remaining() > 0
     }
 
+    /// The least RTT, in microseconds, if one is known.
+    pub fn least_rtt_us(&self) -> Option<u32> {
+        Some(self.rtt.min_us).filter(|us| *us < u32::MAX)
+    }
+
     /// Sets the congestion window to this many segments from outside, as CERA's client does, if it is larger, or if it
     /// is smaller because it was set before and nothing was lost since. The algorithm continues as after a reduction of
     /// its own: in congestion avoidance, and with ACKs of what is sent from now on. Returns whether the window was set.

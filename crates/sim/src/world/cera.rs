@@ -1,12 +1,13 @@
 //! CERA: hosts' epochs, and what guests' clients then do.
 
+use evenkeel_algo::cera::client_far;
 use evenkeel_settings::Mode;
 
 use super::{Core, Recorder};
 use crate::event::{Event, PortId};
 use crate::guest::Task;
 use crate::host::cera::{HostController, Report, Tap};
-use crate::packet::{GuestId, HostId};
+use crate::packet::{ConnId, GuestId, HostId};
 use crate::time::Duration;
 
 impl<R: Recorder> Core<R> {
@@ -74,8 +75,13 @@ impl<R: Recorder> Core<R> {
     pub(super) fn share_out(&mut self, id: GuestId, window: u32) {
         let Some(client) = &mut self.guests[id.0 as usize].cera else { return };
         let slots = &mut self.conns.slots;
-        for (conn, window) in client.share(window, |conn| slots[conn.index as usize].conn.is_sending()) {
-            client.set += u64::from(slots[conn.index as usize].conn.adjust_window(window));
+        let shares = client.share(window, |conn| slots[conn.index as usize].conn.is_sending());
+        let rtt_us = |conn: &ConnId| slots[conn.index as usize].conn.least_rtt_us();
+        let least_us = shares.iter().filter_map(|(conn, _)| rtt_us(conn)).min().unwrap_or(0);
+        for (conn, window) in shares {
+            let conn = &mut slots[conn.index as usize].conn;
+            let window = client_far(window, conn.least_rtt_us().unwrap_or(0), least_us);
+            client.set += u64::from(conn.adjust_window(window));
         }
     }
 

@@ -286,6 +286,8 @@ fn core_time() -> Result<Duration, GuestError> {
 pub(super) struct Passed {
     /// Active flows.
     pub flows: u32,
+    /// The least RTT of them; 0: none is known.
+    pub least_rtt_us: u32,
     /// Windows set.
     pub changed: u32,
     /// Active flows whose windows are not set, because they have another algorithm.
@@ -307,6 +309,8 @@ pub(super) struct Cera {
     /// The channel's port, if that is over TCP; otherwise 0.
     channel_port: u32,
     flows: u32,
+    /// The least RTT of the last pass's flows; 0: none was known.
+    least_rtt_us: u32,
     next: u32,
 }
 
@@ -323,7 +327,16 @@ impl Cera {
             .map_err(|error| GuestError::bpf("cannot go over the TCP sockets", error))?;
         let share = MapHandle::from_pinned_path(pin_dir.join("share"))
             .map_err(|error| GuestError::bpf("cannot open the map share", error))?;
-        Ok(Self { _object: object, pin_dir: pin_dir.to_owned(), share, pass, channel_port: 0, flows: 0, next: 0 })
+        Ok(Self {
+            _object: object,
+            pin_dir: pin_dir.to_owned(),
+            share,
+            pass,
+            channel_port: 0,
+            flows: 0,
+            least_rtt_us: 0,
+            next: 0,
+        })
     }
 
     /// Leaves the agent's channel out of the sharing, if it is a TCP flow.
@@ -348,7 +361,7 @@ impl Cera {
         }
         if window > 0 {
             self.next = evenkeel_algo::cera::next(window, self.flows, self.next);
-            self.flows = passed.flows;
+            (self.flows, self.least_rtt_us) = (passed.flows, passed.least_rtt_us);
         }
         Ok(passed)
     }
@@ -368,6 +381,7 @@ impl Cera {
             mode,
             evict,
             flows: self.flows,
+            least_rtt_us: self.least_rtt_us,
             next: self.next,
             channel_port: self.channel_port,
             ..Default::default()
@@ -394,6 +408,7 @@ impl Cera {
         let done: intf::ek_guest_share = bytes.as_deref().and_then(from_bytes).unwrap_or_default();
         Ok(Passed {
             flows: done.seen,
+            least_rtt_us: done.seen_rtt_us,
             changed: done.changed,
             foreign: done.foreign,
             failed: done.failed,

@@ -1,7 +1,7 @@
 //! What is done at the end of an epoch. Time and the queue's length come in as arguments; shares and channels are
 //! given.
 
-use evenkeel_algo::cera::{self, Controller, LeastRtt, MAX_EPOCHS, Pace, Settings, Shown, Verdict, Vm};
+use evenkeel_algo::cera::{self, Controller, Far, LeastRtt, Loop, MAX_EPOCHS, Pace, Settings, Shown, Verdict, Vm};
 use evenkeel_settings::Mode;
 
 use super::setup::Member;
@@ -82,6 +82,7 @@ struct Seat {
     /// Its last limit, from which the place follows where the next remainder is dealt out.
     limit: Limit,
     pace: Pace,
+    far: Far,
     /// What it may send by its weight, as of the last epoch; bytes per second.
     rate: u64,
 }
@@ -147,6 +148,7 @@ impl Epochs {
                     share: Share::default(),
                     limit: Limit::default(),
                     pace: Pace::default(),
+                    far: Far::default(),
                     rate: 0,
                 },
                 |seat| Seat { member: member.clone(), ..*seat },
@@ -202,6 +204,7 @@ impl Epochs {
 
         let hold_ns = HOLD_NS.max(u64::from(self.settings.epoch_us) * 1000 * HOLD_EPOCHS);
         let until_ns = found.now_ns.saturating_add(hold_ns);
+        let cover_us = self.cover_us(found.bytes_per_s);
         for (seat, vm) in self.seats.iter_mut().zip(&vms) {
             let window = if is_limited { vm.window } else { 0 };
             let was_limited = seat.share.window_segments > 0;
@@ -220,11 +223,17 @@ impl Epochs {
             } else {
                 seat.limit.next
             };
-            seat.limit = Limit { window_segments: window, flows: vm.flows.max(1), next, until_ns };
+            let of_loop = Loop { rtt_us: vm.rtt_us, loop_us: vm.loop_us, cover_us };
+            seat.limit = Limit { window_segments: window, flows: vm.flows.max(1), next, of_loop, until_ns };
             if let Some(mut share) = shares.get(seat.member.slot) {
                 share.limit(seat.limit);
             }
         }
+    }
+
+    /// How long the link takes to send T_l.
+    fn cover_us(&self, bytes_per_s: u64) -> u32 {
+        duration_us(u64::from(self.settings.low_segments) * u64::from(self.settings.segment_bytes), bytes_per_s)
     }
 
     /// What VMs have sent, and d.
@@ -234,8 +243,7 @@ impl Epochs {
         let now_us = found.now_ns / 1000;
         let epoch_us = self.settings.epoch_us;
         let elapsed_us = found.ended.max(1).saturating_mul(epoch_us.into()).min(u64::from(u32::MAX)) as u32;
-        let cover = u64::from(self.settings.low_segments) * u64::from(self.settings.segment_bytes);
-        let cover_us = duration_us(cover, found.bytes_per_s);
+        let cover_us = self.cover_us(found.bytes_per_s);
         let mut least_us: Option<u32> = None;
         let mut vms = Vec::with_capacity(self.seats.len());
         for seat in &mut self.seats {
@@ -244,7 +252,10 @@ impl Epochs {
                 continue;
             };
             // Turned once, however many epochs have ended: the latest one counts what was sent in all of them.
-            let loop_us = self.rtt_us.saturating_add(queue_us).saturating_add(seat.share.pause_us);
+            share.queue(longest_us);
+            let far_us = seat.far.epoch(now_us, share.take_far());
+            let silent_us = seat.share.pause_us.max(far_us);
+            let loop_us = self.rtt_us.saturating_add(queue_us).saturating_add(silent_us);
             let stride = self.settings.stride(loop_us);
             let traffic = share.turn(self.settings.epochs, stride);
             let handshake = share.take_handshake();
@@ -266,7 +277,7 @@ impl Epochs {
                 rate: seat.rate,
                 epoch_us: elapsed_us,
                 seen: share.take_pauses(),
-                rtt_us: LeastRtt::of_vm(self.rtt_us, own_us),
+                rtt_us: LeastRtt::of_vm(self.rtt_us, own_us).saturating_add(far_us),
                 cover_us,
                 queue_us,
             });
@@ -428,6 +439,29 @@ mod tests {
         bed.epochs.seat(&members, &mut bed.shares, &bed.clients);
         bed.epoch(&[0, 1], 61);
         assert!(bed.window(0) > bed.window(1) + 30);
+    }
+
+    #[test]
+    fn ports_know_what_windows_are_for_and_far_flows_are_not_forgotten() {
+        let mut bed = Bed::new(&[member(0, 1, Mode::Enforce), member(1, 1, Mode::Enforce)]);
+        bed.shares.get(0).unwrap().handshake(100);
+        for _ in 0..20 {
+            bed.epoch(&[0, 1], 61);
+        }
+        // 30 segments last 3.6 ms at 100 Mbit/s; each VM may have one more.
+        let Loop { rtt_us, loop_us, cover_us } = bed.limit(0).of_loop;
+        assert_eq!((rtt_us, cover_us), (100, 3_633));
+        assert!((3_600..4_200).contains(&loop_us), "{loop_us}");
+        // A flow is active for two round trips, of the farthest one.
+        let after = |bed: &mut Bed, epochs: u32| {
+            (0..epochs).for_each(|_| bed.epoch(&[1], 61));
+            bed.epochs.seats[0].share.flows
+        };
+        assert_eq!(after(&mut bed, 40), 0);
+        bed.shares.get(0).unwrap().far(40_000);
+        bed.epoch(&[0, 1], 61);
+        assert_eq!(after(&mut bed, 80), 1);
+        assert_eq!(after(&mut bed, 80), 0);
     }
 
     #[test]

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* CERA: how long a flow's own round trip is, and the window that follows from it. */
+#ifndef EVENKEEL_ALGO_CERA_TRIP_H
+#define EVENKEEL_ALGO_CERA_TRIP_H
+
+#include "../base/seq.h"
+#include "meter.h"
+
+/*
+ * A flow's round trip without the time in the uplink's queue, timed at the VM's port from
+ * a segment to its ACK: the VM has no part in it. The least counts, because receivers
+ * delay ACKs and wait for cores. One segment at a time is timed.
+ *
+ *            new data leaves                its ACK comes: a sample
+ *     IDLE -----------------> TIMED (left_us) ----------------------> IDLE
+ *                               | anything is sent again
+ *                               +--------------------> IDLE
+ */
+struct cera_trip {
+	struct cera_rtt rtt;
+	u32 next; /* end of what was sent */
+	u32 end; /* of the segment that is timed */
+	u32 left_us; /* when it left, 0: none is timed */
+	u32 queue_us; /* the uplink's queue at that time */
+};
+
+/* The flow begins with this number. */
+static inline void cera_trip_open(struct cera_trip *t, u32 seq)
+{
+	t->next = seq;
+}
+
+/**
+ * cera_trip_sent() - data leaves the VM
+ * @end: number behind it
+ * @queue_us: how long the uplink's queue is
+ *
+ * The ACK of what was sent twice does not say which of both it is for (Karn; RFC 6298
+ * §3).
+ */
+static inline void cera_trip_sent(struct cera_trip *t, u64 now_us, u32 end, u32 queue_us)
+{
+	if (!seq_after(end, t->next)) {
+		t->left_us = 0;
+		return;
+	}
+	t->next = end;
+	if (t->left_us)
+		return;
+	t->end = end;
+	t->left_us = (u32)now_us ? (u32)now_us : 1;
+	t->queue_us = queue_us;
+}
+
+/* An ACK reaches the VM. */
+static inline void cera_trip_acked(struct cera_trip *t, u64 now_us, u32 ack)
+{
+	u32 us = (u32)now_us - t->left_us;
+
+	if (!t->left_us || seq_before(ack, t->end))
+		return;
+	t->left_us = 0;
+	if (us > CERA_MAX_RTT_US)
+		us = CERA_MAX_RTT_US;
+	cera_rtt_sample(&t->rtt, now_us, cera_rtt_without(us, t->queue_us));
+}
+
+/* What a VM's windows are for. */
+struct cera_loop {
+	u32 rtt_us; /* d_k */
+	u32 loop_us; /* how long the VM's window lasts at its part of C */
+	u32 cover_us; /* how long the link takes to send T_l */
+};
+
+/**
+ * cera_trip_longer_us() - by how much a flow's round trip differs from its VM's
+ *
+ * What the link sends in less than the time of T_l is left out on both sides: queues are
+ * not known more exactly than that, and so much waits at the uplink anyway.
+ *
+ * Return: negative if it is shorter; 0 if it is not known.
+ */
+static inline s64 cera_trip_longer_us(const struct cera_trip *t,
+				      const struct cera_loop *l)
+{
+	u32 own_us = cera_rtt_least(&t->rtt);
+
+	if (!own_us)
+		return 0;
+	if (own_us > l->rtt_us)
+		return own_us - l->rtt_us > l->cover_us ?
+			       (s64)own_us - l->rtt_us - l->cover_us :
+			       0;
+	return l->rtt_us - own_us > l->cover_us ?
+		       -(s64)(l->rtt_us - own_us - l->cover_us) :
+		       0;
+}
+
+/**
+ * cera_trip_window() - the window of a flow with another round trip than its VM's
+ * @bytes: its part of the VM's window
+ * @longer_us: cera_trip_longer_us()
+ * @least_bytes: it has no less
+ *
+ * Parts are parts of the link's rate among a VM's flows, too, as they are among VMs: the
+ * window lasts for the flow's own round trip at the rate of its part.
+ */
+static inline u64 cera_trip_window(u64 bytes, const struct cera_loop *l, s64 longer_us,
+				   u32 least_bytes)
+{
+	u64 shorter_us = longer_us < 0 ? (u64)-longer_us : 0;
+	u64 window;
+
+	if (!longer_us || !l->loop_us)
+		return bytes;
+	if (longer_us > 0)
+		window = bytes + bytes * (u64)longer_us / l->loop_us;
+	else if (shorter_us >= l->loop_us)
+		window = 0;
+	else
+		window = bytes - bytes * shorter_us / l->loop_us;
+	return window > least_bytes ? window : least_bytes;
+}
+
+/*
+ * The farthest flow of a VM. Which flows are active depends on it: a far one that was
+ * forgotten between two of its windows would come back with its part given to others.
+ */
+struct cera_far {
+	u64 until_us; /* it counts until then */
+	u32 longer_us;
+};
+
+/* @longer_us: the most of an epoch; 0: no flow with a longer round trip was there */
+static inline u32 cera_far_epoch(struct cera_far *f, u64 now_us, u32 longer_us)
+{
+	if (longer_us > CERA_LONGEST_FAR_US)
+		longer_us = CERA_LONGEST_FAR_US;
+	if (longer_us >= f->longer_us || now_us >= f->until_us) {
+		f->longer_us = longer_us;
+		f->until_us = now_us + CERA_FAR_US;
+	}
+	return f->longer_us;
+}
+
+#endif /* EVENKEEL_ALGO_CERA_TRIP_H */
