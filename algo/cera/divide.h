@@ -228,9 +228,10 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 		least = cera_flows(&vms[i]);
 		least = (least ? least : 1) * CERA_LEAST_SEGMENTS;
 		vms[i].window = (u32)(window > least ? window : least);
-		vms[i].loop_us = cera_lasts_us(
-			set, vms[i].window, vms[i].part ? vms[i].part : part,
-			vms[i].part ? parts : parts + part, bytes_per_s);
+		vms[i].loop_us = cera_lasts_us(set, vms[i].window,
+					       vms[i].part ? vms[i].part : part,
+					       vms[i].part ? parts : parts + part,
+					       bytes_per_s);
 	}
 	c->per_rtt = cera_growth(vms, count, parts);
 	cera_rates(vms, count, bytes_per_s);
