@@ -8,7 +8,6 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use evenkeel_agent::datapath::{Limit, intf};
-use evenkeel_algo::cera::Loop;
 use evenkeel_algo::frames::{ACK, RST, Segment};
 use evenkeel_testbed::place::{index, ip};
 use evenkeel_testbed::program::Program;
@@ -179,7 +178,7 @@ fn with_cera(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     table.row("to_vm, an ACK, no limit", &rounds(|| run("to_vm", &ack)));
     let slot = place.datapath.slot_of(pa).expect("its settings are there").expect("it is a port");
     let mut shares = place.datapath.shares().expect("the map can be mapped");
-    let limit = Limit { window_segments: 4, flows: 1, next: 0, of_loop: Loop::default(), until_ns: u64::MAX };
+    let limit = Limit { window_segments: 4, flows: 1, until_ns: u64::MAX, ..Limit::default() };
     shares.get(slot).expect("a slot of a port").limit(limit);
     let limited = rounds(|| single(place, "to_vm", pa, &ack));
     table.row("to_vm, an ACK: what CERA with a window that is written adds to ProBoSCIS", &limited.less(&before));

@@ -110,7 +110,6 @@ fn vms_that_wait_for_their_cores_fill_the_link_and_share_it() {
     }
 }
 
-/// Little's law: what waits on average is what comes in a second, times how long each waits.
 /// Each of four VMs sends to a machine beside it and to one that is 20 ms away.
 #[test]
 fn far_flows_have_their_part() {
@@ -162,6 +161,7 @@ tcp_info_period_ms = 0
     }
 }
 
+/// Little's law: what waits on average is what comes in a second, times how long each waits.
 #[test]
 fn waiting_times_are_those_of_the_queue() {
     let record = host(OFF, "flows = 8");

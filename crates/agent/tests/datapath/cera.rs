@@ -155,7 +155,7 @@ fn the_vms_window_is_divided_among_its_flows_with_the_remainder_one_by_one() {
     for port in 40000..40002 {
         send(&mut place, port, 0);
     }
-    let limit = Limit { window_segments: 9, flows: 2, next: 1, of_loop: Loop::default(), until_ns: LATER };
+    let limit = Limit { window_segments: 9, flows: 2, next: 1, until_ns: LATER, ..Limit::default() };
     shares.get(slot).unwrap().limit(limit);
     let windows = [40000, 40001].map(|port| acked(&mut place, port, MSS));
     // Rounded up to the scale, so that there is room for the last segment.
@@ -222,7 +222,7 @@ fn a_limit_ends_by_itself() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    let limit = Limit { window_segments: 4, flows: 1, next: 0, of_loop: Loop::default(), until_ns: LATER };
+    let limit = Limit { window_segments: 4, flows: 1, until_ns: LATER, ..Limit::default() };
     shares.get(slot).unwrap().limit(limit);
     assert!(acked(&mut place, 40000, MSS) < 8000 << 7);
     let over = [Limit { until_ns: 1, ..limit }, Limit { window_segments: 0, ..limit }, Limit::default()];
@@ -238,13 +238,7 @@ fn observing_writes_nothing_and_counts() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit {
-        window_segments: 4,
-        flows: 1,
-        next: 0,
-        of_loop: Loop::default(),
-        until_ns: LATER,
-    });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, until_ns: LATER, ..Limit::default() });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(place.count(place.pa, intf::EK_COUNT_CERA_WINDOWS_LIMITED), 1);
 }
@@ -259,13 +253,7 @@ fn a_limit_that_is_only_observed_hides_no_other() {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     place.run_to_vm(place.pa, &shown(ack(MSS, 0)).frame());
-    shares.get(slot).unwrap().limit(Limit {
-        window_segments: 8,
-        flows: 1,
-        next: 0,
-        of_loop: Loop::default(),
-        until_ns: LATER,
-    });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, until_ns: LATER, ..Limit::default() });
     let marked = shown(Segment { flags: ACK | ECE, ..ack(10 * MSS, 0) });
     let of = |outcome: Outcome| u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7;
     let enforced = of(place.run_to_vm(place.pa, &marked.frame()));
@@ -287,13 +275,7 @@ fn a_window_is_not_taken_back_from_what_was_sent() {
     for i in 0..10 {
         send(&mut place, 40000, i * MSS);
     }
-    shares.get(slot).unwrap().limit(Limit {
-        window_segments: 2,
-        flows: 1,
-        next: 0,
-        of_loop: Loop::default(),
-        until_ns: LATER,
-    });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 2, flows: 1, until_ns: LATER, ..Limit::default() });
     assert_eq!(acked(&mut place, 40000, MSS), (9 * MSS).div_ceil(128) * 128);
     assert_eq!(acked(&mut place, 40000, 10 * MSS), (2 * MSS).div_ceil(128) * 128, "all has arrived");
     // A window that was lowered before the host had seen what was sent.
@@ -339,13 +321,7 @@ fn stays(from: impl Fn(&Bed) -> u32) {
     assert_eq!(share.take_handshake(), None, "the RTT of a neighbour is not the network's");
     let before = share.turn(16, 1).bytes;
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit {
-        window_segments: 4,
-        flows: 1,
-        next: 0,
-        of_loop: Loop::default(),
-        until_ns: LATER,
-    });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, until_ns: LATER, ..Limit::default() });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(shares.get(slot).unwrap().turn(16, 1).bytes, before);
 }
@@ -360,13 +336,7 @@ fn a_vm_that_is_silent_with_its_window_used_up_makes_a_pause() {
     std::thread::sleep(SILENT);
     send(&mut place, 40000, MSS);
     assert_eq!(shares.get(slot).unwrap().take_pauses(), Seen::default(), "nobody limits it");
-    shares.get(slot).unwrap().limit(Limit {
-        window_segments: 4,
-        flows: 1,
-        next: 0,
-        of_loop: Loop::default(),
-        until_ns: LATER,
-    });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, until_ns: LATER, ..Limit::default() });
     acked(&mut place, 40000, 2 * MSS);
     send(&mut place, 40000, 2 * MSS);
     std::thread::sleep(SILENT);
@@ -452,13 +422,7 @@ fn silent_with_room(segments: u32, is_large: bool) -> Seen {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
     let slot = slot(&place);
     open(&mut place, 40000);
-    shares.get(slot).unwrap().limit(Limit {
-        window_segments: 15,
-        flows: 1,
-        next: 0,
-        of_loop: Loop::default(),
-        until_ns: LATER,
-    });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 15, flows: 1, until_ns: LATER, ..Limit::default() });
     let send_at = |place: &mut Bed, offset: u32| {
         let gso = Gso { segments: 2 * u32::from(is_large), segment_bytes: MSS / 2 * u32::from(is_large) };
         place.datapath.trial_gso("from_vm", place.pa, &data(offset * MSS).frame(), gso).unwrap();
