@@ -152,7 +152,8 @@ static inline u32 cera_lasts_us(const struct cera_settings *set, u32 window, u64
 	if (bytes_per_s > CERA_MAX_RATE)
 		bytes_per_s = CERA_MAX_RATE;
 	rate = ((part << 20) / (parts ? parts : 1)) * bytes_per_s >> 20;
-	bytes = bytes * 1000000 / (rate ? rate : 1);
+	/* Beyond what can be multiplied it lasts for ever. */
+	bytes = bytes >> 43 ? ~0ull : bytes * 1000000 / (rate ? rate : 1);
 	return bytes < 0xffffffffu ? (u32)bytes : 0xffffffffu;
 }
 

@@ -52,12 +52,19 @@ static inline void cera_trip_sent(struct cera_trip *t, u64 now_us, u32 end, u32 
 	t->queue_us = queue_us;
 }
 
+/* Is an ACK of the segment that is timed, and of nothing that was not sent (RFC 5961
+ * §5.2)? A FIN takes one number more. */
+static inline bool cera_trip_is_over(const struct cera_trip *t, u32 ack)
+{
+	return t->left_us && ack - t->end <= t->next + 1 - t->end;
+}
+
 /* An ACK reaches the VM. */
 static inline void cera_trip_acked(struct cera_trip *t, u64 now_us, u32 ack)
 {
 	u32 us = (u32)now_us - t->left_us;
 
-	if (!t->left_us || seq_before(ack, t->end))
+	if (!cera_trip_is_over(t, ack))
 		return;
 	t->left_us = 0;
 	if (us > CERA_MAX_RTT_US)
@@ -111,7 +118,8 @@ static inline u64 cera_trip_window(u64 bytes, const struct cera_loop *l, s64 lon
 	u64 shorter_us = longer_us < 0 ? (u64)-longer_us : 0;
 	u64 window;
 
-	if (!longer_us || !l->loop_us)
+	/* More than any window field can say is no limit. */
+	if (!longer_us || !l->loop_us || bytes >> 30)
 		return bytes;
 	if (longer_us > 0)
 		window = bytes + bytes * (u64)longer_us / l->loop_us;

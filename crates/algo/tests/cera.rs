@@ -201,7 +201,9 @@ fn a_flows_round_trip_is_timed_from_its_data_to_the_ack() {
     trip.sent(1_000, seq.wrapping_add(1448), 100);
     trip.sent(5_000, seq.wrapping_add(2896), 100);
     trip.acked(6_000, seq);
-    assert_eq!(trip.longer_us(&NEAR), 0, "nothing was acknowledged");
+    trip.acked(6_000, seq.wrapping_add(2898));
+    trip.acked(6_000, seq.wrapping_add(1 << 30));
+    assert_eq!(trip.longer_us(&NEAR), 0, "nothing was acknowledged, or what was not sent");
     trip.acked(21_100, seq.wrapping_add(1448));
     // 20.1 ms less 0.1 in the queue; what T_l takes to send is no difference.
     assert_eq!(trip.longer_us(&NEAR), 20_000 - 400 - 370);
@@ -246,7 +248,8 @@ fn a_window_lasts_for_the_flows_own_round_trip() {
     assert_eq!(far.window(part, -29_000, least), u64::from(least));
     assert_eq!(far.window(part, i64::MIN + 1, least), u64::from(least));
     assert_eq!(Loop::default().window(part, 20_000, least), part, "of a VM without a limit");
-    assert!(NEAR.window(1 << 30, i64::from(u32::MAX), least) > 1 << 30);
+    assert!(NEAR.window((1 << 30) - 1, i64::from(u32::MAX), least) > 1 << 30);
+    assert_eq!(NEAR.window(1 << 41, i64::from(u32::MAX), least), 1 << 41, "no window field says as much");
 }
 
 /// A VM's window lasts for d and T_l at its part of the rate, whatever its part is.
@@ -260,6 +263,12 @@ fn it_is_said_how_long_a_vms_window_lasts() {
         assert!(vm.loop_us.abs_diff(expected) <= expected / 8, "{} us, {expected}: {vms:?}", vm.loop_us);
     }
     Controller::default().divide(&DEFAULTS, &mut vms, 0);
+    assert_eq!(vms[0].loop_us, u32::MAX);
+    Controller::default().divide(
+        &Settings { segment_bytes: u32::MAX, low_segments: MAX_WINDOW, ..DEFAULTS },
+        &mut vms,
+        RATE,
+    );
     assert_eq!(vms[0].loop_us, u32::MAX);
 }
 

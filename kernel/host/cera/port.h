@@ -144,8 +144,7 @@ static __always_inline void cera_to_vm(struct context *c, struct ek_flow *f)
 	const struct packet *p = c->packet;
 	struct ek_cera_port *s;
 
-	if (p->flags & PACKET_ACK && f->cera_trip.left_us &&
-	    !seq_before(p->ack, f->cera_trip.end))
+	if (p->flags & PACKET_ACK && cera_trip_is_over(&f->cera_trip, p->ack))
 		cera_trip_acked(&f->cera_trip, bpf_ktime_get_ns() / 1000, p->ack);
 	if ((f->flags & CERA_TIMED_FLAGS) != EK_FLOW_TIMED)
 		return;
