@@ -204,7 +204,7 @@ fn a_far_flow_has_its_part_for_its_own_round_trip() {
     std::thread::sleep(AWAY);
     send(&mut place, 40003, 0);
     let far = acked(&mut place, 40002, MSS);
-    assert!(far > 3 * part, "{far} of {part}: three times as long a loop, and what the machine adds");
+    assert!(far >= 3 * 10 * MSS, "{far} of {part}: three times as long a loop, and what the machine adds");
     assert_eq!(acked(&mut place, 40003, MSS), part);
     assert_eq!(shares.get(slot).unwrap().take_far(), 0, "its window is not used up");
     for offset in 1..far / MSS + 2 {
