@@ -56,6 +56,7 @@
  *   UPLINK       CERA counts
  *   HOLD         vFlood holds data back
  *   ACK_ON_DATA  early ACKs ride on what was held
+ *   DEPARTURE    CERA times what leaves
  *   END          a connection may be over
  */
 #define STEPS_FROM_VM(STEP)                                                              \
@@ -75,6 +76,7 @@
 	STEP(UPLINK, cera_uplink)                                                        \
 	STEP(HOLD, vflood_hold)                                                          \
 	STEP(ACK_ON_DATA, vsnoop_ack_on_data)                                            \
+	STEP(DEPARTURE, cera_departure)                                                  \
 	STEP(END, flow_end)
 
 #define STEP_TO_VM(name, function) STEP_TO_VM_##name,

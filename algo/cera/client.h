@@ -56,14 +56,14 @@ static inline u32 cera_client_window(u32 window, u32 flows, u32 position, u32 ne
  * @rtt_us: its least RTT, 0: not known
  * @least_us: the least of all the VM's active flows, 0: not known
  *
- * The host's limit follows the flow's own round trip. This is above it, whatever the VM's
- * windows are for, so that the host's is the one that counts.
+ * The host's limit follows the flow's own round trip. This is in proportion to it, as if
+ * nothing but the path made a loop long, so that the host's is the one that counts.
  */
 static inline u32 cera_client_far(u32 window, u32 rtt_us, u32 least_us)
 {
 	u64 far;
 
-	if (!least_us || rtt_us / CERA_CLIENT_FAR < least_us)
+	if (!least_us || rtt_us < least_us)
 		return window;
 	far = (u64)window * rtt_us / least_us;
 	return far < CERA_MAX_WINDOW ? (u32)far : CERA_MAX_WINDOW;

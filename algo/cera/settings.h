@@ -47,8 +47,6 @@
 #define CERA_LONGEST_FAR_US 200000u
 /* A far flow that has ended counts as the farthest for a second: it may be back. */
 #define CERA_FAR_US 1000000ull
-/* A client leaves a flow to the host's limit if its RTT is so many times the least. */
-#define CERA_CLIENT_FAR 4
 
 /*
  * A VM silent for longer is at rest or has lost something: a retransmission timer is at

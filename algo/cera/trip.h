@@ -8,8 +8,9 @@
 
 /*
  * A flow's round trip without the time in the uplink's queue, timed at the VM's port from
- * a segment to its ACK: the VM has no part in it. The least counts, because receivers
- * delay ACKs and wait for cores. One segment at a time is timed.
+ * a segment to its ACK: the VM has no part in it. A segment that vFlood holds is timed
+ * from when it leaves. The least counts, because receivers delay ACKs and wait for cores.
+ * One segment at a time is timed.
  *
  *            new data leaves                its ACK comes: a sample
  *     IDLE -----------------> TIMED (left_us) ----------------------> IDLE
@@ -85,22 +86,23 @@ struct cera_loop {
  * What the link sends in less than the time of T_l is left out on both sides: queues are
  * not known more exactly than that, and so much waits at the uplink anyway.
  *
+ * d_k is a handshake's, in which the VM has a part. That is taken to be no longer than
+ * the rest, so a flow is nearer only if twice its own round trip is less than d_k.
+ *
  * Return: negative if it is shorter; 0 if it is not known.
  */
 static inline s64 cera_trip_longer_us(const struct cera_trip *t,
 				      const struct cera_loop *l)
 {
-	u32 own_us = cera_rtt_least(&t->rtt);
+	s64 own_us = cera_rtt_least(&t->rtt);
+	s64 longer_us = own_us - l->rtt_us - l->cover_us;
+	s64 shorter_us = (s64)l->rtt_us - 2 * own_us - l->cover_us;
 
 	if (!own_us)
 		return 0;
-	if (own_us > l->rtt_us)
-		return own_us - l->rtt_us > l->cover_us ?
-			       (s64)own_us - l->rtt_us - l->cover_us :
-			       0;
-	return l->rtt_us - own_us > l->cover_us ?
-		       -(s64)(l->rtt_us - own_us - l->cover_us) :
-		       0;
+	if (longer_us > 0)
+		return longer_us;
+	return shorter_us > 0 ? -shorter_us : 0;
 }
 
 /**

@@ -345,7 +345,7 @@ struct ek_flow {
 	u32 cera_position; /* its place among the VM's flows */
 	u32 cera_limit_bytes; /* CERA's, in the last ACK to the VM, 0: none */
 	u32 cera_end; /* of what the VM may send by that */
-	struct cera_trip cera_trip; /* its own round trip; not timed where vFlood holds */
+	struct cera_trip cera_trip; /* its own round trip */
 	struct proboscis_sender sender; /* the VM sends */
 	struct proboscis_echo echo; /* the VM receives */
 	u32 vflood_index; /* in vflood_flows */

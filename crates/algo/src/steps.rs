@@ -45,6 +45,8 @@ mod tests {
             (FromVm::Uplink, FromVm::Hold, "what is held is counted once"),
             (FromVm::Hold, FromVm::AckOnData, "early ACKs ride on what leaves"),
             (FromVm::AckOnData, FromVm::End, "early ACKs are of a connection that is known"),
+            (FromVm::Hold, FromVm::Departure, "what is held is timed from when it leaves"),
+            (FromVm::Departure, FromVm::End, "what is timed is of a connection that is known"),
         ];
         for (first, second, why) in from_vm {
             assert!(first < second, "{first:?} stands behind {second:?}: {why}");

@@ -241,7 +241,6 @@ fn add_cera<T: Tracing>(world: &mut Simulation<T>, scenario: &Scenario, placed: 
         let Some(first) = members.first() else { continue };
         let Some(group) = scenario.vms.get(&first.group) else { continue };
         let Some(spec) = setup::cera(scenario, group) else { continue };
-        let is_held = group.vflood.mode() == Mode::Enforce;
         let mut host = HostController::new(first.host, spec);
         for vm in members {
             let number = vm.guest.0 - offset as u32;
@@ -251,7 +250,7 @@ fn add_cera<T: Tracing>(world: &mut Simulation<T>, scenario: &Scenario, placed: 
             let Some(guest) = world.core.guest_mut(vm.guest) else { continue };
             guest.cera = has_client.then(Client::default);
             if let Some(port) = &mut guest.port {
-                port.shims.add(Box::new(Tap::new(&host.spec, has_client, is_held)));
+                port.shims.add(Box::new(Tap::new(&host.spec, has_client)));
             }
         }
         world.core.add_controller(host);

@@ -88,21 +88,6 @@ static __always_inline void cera_pause_note(struct ek_cera_port *s,
 		cera_pause_data(&s->pause, bpf_ktime_get_ns() / 1000, full);
 }
 
-/*
- * Data up to @end leaves the VM, for the network: what vFlood holds leaves at another
- * time.
- */
-static __always_inline void cera_trip_note(const struct ek_cera_port *s,
-					   struct ek_flow *f, u32 end)
-{
-	struct cera_trip *t = &f->cera_trip;
-	bool begins = !t->left_us && seq_after(end, t->next);
-
-	if (!f->vflood_owner)
-		cera_trip_sent(t, begins ? bpf_ktime_get_ns() / 1000 : 0, end,
-			       s->queue_us);
-}
-
 /* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
 static __always_inline void cera_from_vm(const struct __sk_buff *skb,
 					 const struct context *c, struct ek_flow *f,
@@ -133,7 +118,6 @@ static __always_inline void cera_from_vm(const struct __sk_buff *skb,
 		f->flags |= EK_FLOW_LARGE;
 	cera_count(&s->meter, &f->cera_stamp, cera_wire_bytes(skb, header_bytes));
 	cera_pause_note(s, f, c->packet->seq + c->packet->payload_bytes);
-	cera_trip_note(s, f, c->packet->seq + c->packet->payload_bytes);
 	if (c->packet->flags & PACKET_FIN)
 		cera_ended(&s->meter, &f->cera_stamp);
 }
@@ -210,6 +194,31 @@ static __always_inline bool cera_uplink_from_vm(struct __sk_buff *skb, struct wa
 {
 	if (w->c->port->cera.mode != EK_MODE_OFF)
 		cera_note(skb, w->c, w->f, cera_header_bytes(w->c));
+	return true;
+}
+
+/* Not inlined: as cera_note(). */
+static __noinline void cera_trip_note(const struct context *c, struct ek_flow *f)
+{
+	u32 end = c->packet->seq + c->packet->payload_bytes;
+	const struct ek_cera_port *s = cera_port_of(c);
+	struct cera_trip *t = &f->cera_trip;
+	bool begins = !t->left_us && seq_after(end, t->next);
+
+	if (s)
+		cera_trip_sent(t, begins ? bpf_ktime_get_ns() / 1000 : 0, end,
+			       s->queue_us);
+}
+
+/* What vFlood holds departs when it is back. */
+static __always_inline bool cera_departure_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	const struct context *c = w->c;
+	struct ek_flow *f = w->f;
+
+	if (f && w->verdict == TCX_NEXT && c->packet->payload_bytes &&
+	    c->port->cera.mode != EK_MODE_OFF && !(f->flags & EK_FLOW_LOCAL))
+		cera_trip_note(c, f);
 	return true;
 }
 

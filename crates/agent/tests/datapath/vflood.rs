@@ -169,6 +169,34 @@ fn the_first_window_passes_and_what_is_beyond_it_is_the_qdiscs() {
     assert_eq!(managed.state().is_taken, 0);
 }
 
+/// CERA's figure of a flow's own round trip is of the path, not of the time that data is held.
+#[test]
+fn what_is_held_is_timed_from_when_it_leaves() {
+    let mut managed = Managed::without_connections();
+    let ports = MapHandle::from_pinned_path(managed.place.pins().join("ports")).unwrap();
+    let mode = offset_of!(intf::ek_port, cera) + offset_of!(intf::ek_cera_settings, mode);
+    patch(&ports, managed.place.pa, &[(mode, &intf::EK_MODE_OBSERVE.to_ne_bytes())]);
+    managed.connect();
+    let is_timed = |managed: &Managed| managed.place.only_flow(managed.place.pa).cera_trip.left_us != 0;
+    assert_eq!((managed.send(0), is_timed(&managed)), (NEXT, true), "it passes at once");
+    managed.acknowledge(MSS, 8000);
+    assert!(!is_timed(&managed));
+    managed.hold(1, true);
+    assert_eq!((managed.send(2), is_timed(&managed)), (REDIRECT, false), "it is held");
+    let segment = data(2 * MSS);
+    let range = u64::from(segment.seq + MSS) << 32 | u64::from(segment.seq);
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    let now_ms = (now.tv_sec() * 1000) as u32;
+    let returns = offset_of!(intf::ek_vflood_flow, returns);
+    managed.change(&[
+        (returns + offset_of!(intf::vflood_returns, ranges), &range.to_ne_bytes()),
+        (returns + offset_of!(intf::vflood_returns, ts_val), &2u32.to_ne_bytes()),
+        (returns + offset_of!(intf::vflood_returns, noted_ms), &now_ms.to_ne_bytes()),
+        (returns + offset_of!(intf::vflood_returns, used), &1u32.to_ne_bytes()),
+    ]);
+    assert_eq!((managed.send(2), is_timed(&managed)), (NEXT, true), "it was let out");
+}
+
 /// Through the qdisc, it would be overtaken by an ACK that the VM sends after it.
 #[test]
 fn what_is_sent_again_passes_where_nothing_is_held() {

@@ -235,8 +235,6 @@ pub struct Tap {
     epochs: u32,
     mss_bytes: u32,
     has_client: bool,
-    /// vFlood holds what the VM sends: it leaves at another time.
-    is_held: bool,
     meter: Meter,
     rtt: LeastRtt,
     own_rtt: LeastRtt,
@@ -261,13 +259,12 @@ pub struct Tap {
 
 impl Tap {
     /// The part at a port that has seen nothing.
-    pub fn new(spec: &Spec, has_client: bool, is_held: bool) -> Self {
+    pub fn new(spec: &Spec, has_client: bool) -> Self {
         Self {
             mode: spec.mode,
             epochs: spec.settings.epochs,
             mss_bytes: spec.mss_bytes,
             has_client,
-            is_held,
             meter: Meter::default(),
             rtt: LeastRtt::default(),
             own_rtt: LeastRtt::default(),
@@ -357,6 +354,16 @@ impl Tap {
             self.handshakes_us.push(now.since(at).us().min(u64::from(u32::MAX)) as u32);
         }
     }
+
+    /// A packet leaves, or what vFlood held does.
+    fn departs(&mut self, now: Instant, end: Option<ConnId>, packet: &Packet) {
+        let (Some(end), Payload::Tcp(_, segment)) = (end, &packet.payload) else { return };
+        let longest_us = self.longest_us;
+        if segment.payload_bytes > 0 {
+            let data_end = segment.seq.wrapping_add(segment.payload_bytes);
+            self.flow(end).trip.sent(now.us(), data_end, longest_us);
+        }
+    }
 }
 
 impl Shim for Tap {
@@ -365,7 +372,7 @@ impl Shim for Tap {
     }
 
     fn steps_from_vm(&self) -> &'static [FromVm] {
-        &[FromVm::Uplink]
+        &[FromVm::Uplink, FromVm::Departure]
     }
 
     fn on_to_vm(
@@ -419,11 +426,15 @@ impl Shim for Tap {
     fn on_from_vm(
         &mut self,
         now: Instant,
-        _: FromVm,
+        place: FromVm,
         end: Option<ConnId>,
         packet: &mut Packet,
         _: &mut Effects,
     ) -> Verdict {
+        if place == FromVm::Departure {
+            self.departs(now, end, packet);
+            return Verdict::Pass;
+        }
         let (bytes, is_large) = (packet.wire_bytes, packet.segment_bytes().is_some());
         let (Some(end), Payload::Tcp(_, segment)) = (end, &packet.payload) else {
             self.meter.count(None, bytes);
@@ -434,13 +445,9 @@ impl Shim for Tap {
             self.meter.count(None, bytes);
         } else {
             let data_end = segment.seq.wrapping_add(segment.payload_bytes);
-            let (longest_us, is_held) = (self.longest_us, self.is_held);
             let flow = self.flow(end);
             if flow.stamp == 0 {
                 flow.trip = Trip::new(segment.seq);
-            }
-            if !is_held {
-                flow.trip.sent(now.us(), data_end, longest_us);
             }
             flow.is_large |= is_large;
             if (data_end.wrapping_sub(flow.sent_end) as i32) > 0 || flow.stamp == 0 {
