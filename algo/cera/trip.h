@@ -7,10 +7,13 @@
 #include "meter.h"
 
 /*
- * A flow's round trip without the time in the uplink's queue, timed at the VM's port from
- * a segment to its ACK: the VM has no part in it. A segment that vFlood holds is timed
- * from when it leaves. The least counts, because receivers delay ACKs and wait for cores.
- * One segment at a time is timed.
+ * A flow's round trip, timed at the VM's port from a segment to its ACK: the VM has no
+ * part in it. A segment that vFlood holds is timed from when it leaves. The least counts,
+ * because receivers delay ACKs and wait for cores. One segment at a time is timed.
+ *
+ * The uplink's queue is known as it was at the end of an epoch, and may have been shorter
+ * when the segment left. So the path is as long as the least of all round trips less the
+ * queue, or longer, and as the least of all round trips, or shorter.
  *
  *            new data leaves                its ACK comes: a sample
  *     IDLE -----------------> TIMED (left_us) ----------------------> IDLE
@@ -18,7 +21,8 @@
  *                               +--------------------> IDLE
  */
 struct cera_trip {
-	struct cera_rtt rtt;
+	struct cera_rtt rtt; /* without the queue */
+	struct cera_rtt whole; /* with it */
 	u32 next; /* end of what was sent */
 	u32 end; /* of the segment that is timed */
 	u32 left_us; /* when it left, 0: none is timed */
@@ -71,6 +75,7 @@ static inline void cera_trip_acked(struct cera_trip *t, u64 now_us, u32 ack)
 	if (us > CERA_MAX_RTT_US)
 		us = CERA_MAX_RTT_US;
 	cera_rtt_sample(&t->rtt, now_us, cera_rtt_without(us, t->queue_us));
+	cera_rtt_sample(&t->whole, now_us, us);
 }
 
 /* What a VM's windows are for. */
@@ -87,7 +92,7 @@ struct cera_loop {
  * not known more exactly than that, and so much waits at the uplink anyway.
  *
  * d_k is a handshake's, in which the VM has a part. That is taken to be no longer than
- * the rest, so a flow is nearer only if twice its own round trip is less than d_k.
+ * the rest, so a flow is nearer only if twice its whole round trip is less than d_k.
  *
  * Return: negative if it is shorter; 0 if it is not known.
  */
@@ -96,7 +101,7 @@ static inline s64 cera_trip_longer_us(const struct cera_trip *t,
 {
 	s64 own_us = cera_rtt_least(&t->rtt);
 	s64 longer_us = own_us - l->rtt_us - l->cover_us;
-	s64 shorter_us = (s64)l->rtt_us - 2 * own_us - l->cover_us;
+	s64 shorter_us = l->rtt_us - 2ll * cera_rtt_least(&t->whole) - l->cover_us;
 
 	if (!own_us)
 		return 0;

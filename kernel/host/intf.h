@@ -50,7 +50,7 @@
 #include "algo/base/window.h"
 
 /* The version of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 23
+#define EK_INTF_VERSION 24
 
 #define EK_MAX_PORTS 4096
 #define EK_ELSEWHERE (1u << 31) /* the number is of another network namespace */

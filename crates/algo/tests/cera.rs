@@ -220,6 +220,12 @@ fn a_flows_round_trip_is_timed_from_its_data_to_the_ack() {
     // The VM may have as long a part in a handshake as the path.
     assert_eq!(trip.longer_us(&Loop { rtt_us: 20_370, ..far }), 0);
     assert_eq!(trip.longer_us(&Loop { rtt_us: 20_371, ..far }), -1);
+    // The queue may have been shorter when the segment left: without it a near flow is no nearer.
+    let mut near = Trip::new(1);
+    near.sent(1_000, 1449, 600);
+    near.acked(1_150, 1449);
+    assert_eq!(near.longer_us(&Loop { cover_us: 100, ..NEAR }), 0);
+    assert_eq!(near.longer_us(&Loop { rtt_us: 410, cover_us: 100, ..NEAR }), -10);
 }
 
 #[test]
