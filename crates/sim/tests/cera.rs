@@ -14,16 +14,16 @@ fn host(cera: &str, workload: &str) -> RunRecord {
 }
 
 fn host_of(vms: u32, cera: &str, workload: &str) -> RunRecord {
-    host_at(1000, vms, cera, workload)
+    host_at(1000, 400, vms, cera, workload)
 }
 
-fn host_at(rate_mbit: u32, vms: u32, cera: &str, workload: &str) -> RunRecord {
+fn host_at(rate_mbit: u32, duration_ms: u32, vms: u32, cera: &str, workload: &str) -> RunRecord {
     let text = format!(
         r#"
 schema = 2
 name = "host"
 title = "Host"
-duration_ms = 400
+duration_ms = {duration_ms}
 warmup_ms = 200
 [network]
 rate_mbit = {rate_mbit}
@@ -97,12 +97,12 @@ fn flows_that_vflood_holds_are_limited_too() {
     assert!(sum(&kept, "CeraWindowsLimited") > 0);
 }
 
-/// Their control loops are as long as they wait for their cores.
+/// Their control loops are as long as they wait for their cores. What their windows are for takes some rounds to learn.
 #[test]
 fn vms_that_wait_for_their_cores_fill_the_link_and_share_it() {
     let turns = |cera: &str| {
         let core = "core = { vms_per_core = 2, slice_ms = 10, slice_jitter = 0.5 }";
-        host(&format!("{cera}\n{core}"), "flows = 4")
+        host_at(1000, 2000, 4, &format!("{cera}\n{core}"), "flows = 4")
     };
     let plain = turns(OFF);
     for cera in [CLIENTS, AGENTLESS] {
@@ -110,7 +110,7 @@ fn vms_that_wait_for_their_cores_fill_the_link_and_share_it() {
         let (of_plain, of_kept) = (plain.metrics["uplink_use"], kept.metrics["uplink_use"]);
         assert!(of_kept > 0.95 * of_plain, "{cera}: {of_kept}% instead of {of_plain}%");
         assert!(kept.metrics["queue_delay_mean_ms"] < 0.8 * plain.metrics["queue_delay_mean_ms"], "{:?}", kept.metrics);
-        assert!(kept.metrics["weight_error"] < 10.0, "{cera}: {:?}", kept.metrics);
+        assert!(kept.metrics["weight_error"] < 5.0, "{cera}: {:?}", kept.metrics);
     }
 }
 
@@ -119,7 +119,7 @@ fn vms_that_wait_for_their_cores_fill_the_link_and_share_it() {
 #[test]
 fn near_flows_fill_a_fast_link() {
     for cera in [CLIENTS, AGENTLESS] {
-        let record = host_at(10_000, 4, cera, "flows = 8");
+        let record = host_at(10_000, 400, 4, cera, "flows = 8");
         let use_percent = record.metrics["uplink_use"];
         assert!(use_percent > 97.0, "{use_percent}%, {cera}");
         assert!(record.metrics["queue_delay_mean_ms"] < 0.1, "{:?}", record.metrics);
