@@ -20,9 +20,8 @@ name = "passage"
 title = "A network that dies"
 duration_ms = 1000
 warmup_ms = 100
-repetitions = 20
+repetitions = 1
 [network]
-rate_mbit = 20
 buffer_segments = 100
 [vms.sender]
 hypervisor = false
@@ -39,6 +38,10 @@ to = "receiver"
 bytes = 10000
 [record]
 tcp_info_period_ms = 0
+[[axes]]
+name = "rate"
+key = "network.rate_mbit"
+values = [20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39]
 "#;
 
 /// A dead network ends a lab, which leaves what devices have counted: its runs would be empty, and look like results.
@@ -68,6 +71,21 @@ fn a_dead_network_ends_the_lab() {
     assert!(!output.status.success() && said.contains("nothing passes from sender-0 to receiver-0"), "{said}");
     let counts = std::fs::read_to_string(&file).unwrap();
     assert!(counts.contains("vm1") && counts.contains("state DOWN") && counts.contains("== sender-0"), "{counts}");
+    assert_left_clean(scratch.path());
+}
+
+/// What a boot decides is part of the spread: cells share machines within a repetition alone.
+#[test]
+fn each_repetition_boots_anew() {
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("anew.toml");
+    std::fs::write(&scenario, MACHINES_WITHOUT_A_KERNEL).unwrap();
+    let arguments = ["--repetitions", "2", "--only", "rate=20", "--only", "rate=21"];
+    let output = start(&scenario, scratch.path(), &arguments).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let runs = std::fs::read_to_string(scratch.path().join("out/runs.jsonl")).unwrap();
+    assert_eq!((runs.lines().count(), said.matches("booting vms=").count()), (4, 2), "{said}");
     assert_left_clean(scratch.path());
 }
 

@@ -230,6 +230,11 @@ impl BootedLab {
         self.check_passage(scenario, &shared.directory)?;
         let placement = self.place(scenario, shared)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
+        // Agents find VMs that share their cores, as on a host: what they learn of that takes seconds.
+        let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
+        self.start_own_loads(scenario, seed)?;
+        let turns = || Schedule::start(self.scheduled(scenario, &placement)?, placement.driver_domain, seed);
+        let before = turns()?;
         let mut agents = self.start_agents(scenario, shared)?;
         let guests = self.start_guest_agents(scenario, shared)?;
         let transfers = matches!(scenario.workload(), Workload::Transfers { .. });
@@ -241,10 +246,9 @@ impl BootedLab {
             true => Some(Trace::start(self.first(roles.from)?, receiver_port, self.directory.path())?),
             false => None,
         };
-        // With and without agents, the workload meets the same slices: their timeline begins with it.
-        let schedule = Schedule::start(self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
-        let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
-        self.start_own_loads(scenario, seed)?;
+        // With and without agents, the workload meets the same slices: their timeline begins again with it.
+        drop(before);
+        let schedule = turns()?;
         let mut control =
             Control { placement: &placement, linux: linux.as_ref(), agents: &mut agents, guests: &guests, shared };
         let outcome = self.measure(scenario, &roles, seed, marking.as_ref(), &mut control);

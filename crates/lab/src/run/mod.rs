@@ -59,7 +59,7 @@ impl batch::Engine for Lab {
     }
 
     /// Groups cells that share booted VMs. In a group, repetitions are outermost: whatever else the machine does in the
-    /// meantime is spread over its variants alike.
+    /// meantime is spread over its variants alike, and so is what a boot decides.
     fn groups(&self, cells: &[Cell]) -> Vec<Vec<usize>> {
         plan::by_boot(cells)
     }
@@ -159,25 +159,35 @@ impl Shared {
     }
 }
 
-/// VMs that stay booted from one run to the next. They are gone when it is dropped.
+/// VMs that stay booted for all cells of a repetition that can share them. They are gone when it is dropped.
+///
+/// Each repetition boots anew: what a boot decides for all of its runs, as where a guest's ticks lie among those of
+/// this machine, is part of the spread then.
 #[derive(Default)]
 pub struct Machines {
-    /// With the position in `Shared::boots` of what they are booted for.
-    booted: Option<(usize, BootedLab)>,
+    booted: Option<(Boot, BootedLab)>,
+}
+
+/// What VMs are booted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Boot {
+    /// The position of their scenario in `Shared::boots`.
+    scenario: usize,
+    repetition: u32,
 }
 
 impl Machines {
     fn run(&mut self, shared: &Shared, cell: &Cell, repetition: u32, meter: &Meter<'_>) -> Result<RunRecord, LabError> {
         shared.interrupt.check()?;
         let fits = |scenario: &Scenario| plan::share_a_boot(scenario, &cell.scenario);
-        let boot = shared.boots.iter().position(fits).unwrap_or_default();
+        let boot = Boot { scenario: shared.boots.iter().position(fits).unwrap_or_default(), repetition };
         let (_, lab) = match self.booted.take() {
             // VMs that move are not where they belong after a run.
             Some(booted) if booted.0 == boot && !needs::moves(&cell.scenario) => self.booted.insert(booted),
             others => {
                 // The old devices go first: the new ones have the same names.
                 drop(others);
-                let lab = BootedLab::boot(&shared.boots[boot], shared, meter)?;
+                let lab = BootedLab::boot(&shared.boots[boot.scenario], shared, meter)?;
                 self.booted.insert((boot, lab))
             }
         };
