@@ -3,6 +3,7 @@
 //! A digest tells that code has changed, not what that does to figures. Where nothing of it runs while figures are
 //! measured, or only in scenarios that it names, the directory of pages says so, with the reason, in [`FILE`].
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use evenkeel_quote::shown;
@@ -35,6 +36,9 @@ struct Change {
     /// Scenarios whose figures do: theirs are old.
     #[serde(default)]
     old: Vec<String>,
+    /// Which of their figures do.
+    #[serde(default)]
+    figures: String,
 }
 
 impl Changes {
@@ -67,6 +71,9 @@ impl Changes {
                     "why is empty: it says why no figure depends on it".to_owned()
                 }
                 _ if is_again => "was is that of one before: each digest has one change".to_owned(),
+                Change { old, figures, .. } if old.is_empty() != figures.trim().is_empty() => {
+                    "old and figures go together: whose figures depend on it, and which".to_owned()
+                }
                 Change { old, .. } => match old.iter().find(|scenario| !has_page(scenario)) {
                     Some(scenario) => format!("old names {}, which has no page here", shown(scenario)),
                     None => continue,
@@ -81,6 +88,13 @@ impl Changes {
     pub fn for_scenario(&self, scenario: &str) -> Self {
         let all = self.all.iter().filter(|change| change.old.iter().all(|old| old != scenario));
         Self { all: all.cloned().collect() }
+    }
+
+    /// Which figures of a scenario depend on those of these that make its results old.
+    pub fn figures<'a>(&'a self, scenario: &str, whys: &BTreeSet<&str>) -> Vec<&'a str> {
+        let is_meant =
+            |change: &&Change| whys.contains(change.why.as_str()) && change.old.iter().any(|old| old == scenario);
+        self.all.iter().filter(is_meant).map(|change| change.figures.as_str()).collect()
     }
 
     /// The digests that this part had or has, from its own on, each with the change that led to it.
@@ -145,12 +159,19 @@ mod tests {
     fn what_depends_on_a_change_is_old() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("hosts-bulk.md"), "").unwrap();
-        let text = change(A, B, "drops are read earlier") + "old = [\"hosts/bulk\"]\n" + &change(B, C, "status");
+        let depends = "old = [\"hosts/bulk\"]\nfigures = \"drops\"\n";
+        let text = change(A, B, "drops are read earlier") + depends + &change(B, C, "status");
         std::fs::write(directory.path().join(FILE), text).unwrap();
         let changes = Changes::read(directory.path()).unwrap();
         let between = |scenario: &str, part| changes.for_scenario(scenario).between(part, |is| is == C).is_some();
         assert!(between("hosts/ping", A) && between("hosts/bulk", B));
         assert!(!between("hosts/bulk", A));
+        let whys: BTreeSet<&str> = changes.between(A, |is| is == C).unwrap().into_iter().collect();
+        assert_eq!(
+            (changes.figures("hosts/bulk", &whys), changes.figures("hosts/ping", &whys)),
+            (vec!["drops"], vec![])
+        );
+        assert!(changes.figures("hosts/bulk", &["status"].into()).is_empty());
     }
 
     #[test]
@@ -160,7 +181,12 @@ mod tests {
             (change(A, B, "status") + &change(A, A, "status"), "[[change]] number 2: was and is are the same"),
             (change(A, B, " "), "why is empty"),
             (change(A, B, "status") + &change(A, C, "reloads"), "[[change]] number 2: was is that of one before"),
-            (change(A, B, "status") + "old = [\"b\\n\"]\n", "number 1: old names b\\n, which has no page here"),
+            (
+                change(A, B, "status") + "old = [\"b\\n\"]\nfigures = \"drops\"\n",
+                "number 1: old names b\\n, which has no page here",
+            ),
+            (change(A, B, "status") + "old = [\"b\"]\n", "number 1: old and figures go together"),
+            (change(A, B, "status") + "figures = \"drops\"\n", "number 1: old and figures go together"),
             ("\n[[changes]]\n".to_owned(), "line 2: unknown field"),
             (change(A, B, "status").replace("why", "because"), "line 4: unknown field"),
         ] {

@@ -98,12 +98,19 @@ pub(crate) fn mark_of(set: &RunSet) -> Option<Mark> {
 }
 
 impl Mark {
-    /// In which ways results are old, compared with the code and the digest of the scenario's settings as they are now;
-    /// none if they are current.
-    pub fn why_old(&self, codes: &Codes, changes: &Changes, settings: &str) -> Vec<&'static str> {
-        let scenario = (self.settings != settings).then_some("the scenario has changed since");
-        let code = self.since(codes, changes).is_none().then_some("the code has changed since");
-        scenario.into_iter().chain(code).collect()
+    /// In which ways results of a scenario are old, compared with the code and the digest of the scenario's settings as
+    /// they are now; none if they are current.
+    pub fn why_old(&self, codes: &Codes, changes: &Changes, scenario: &str, settings: &str) -> Vec<String> {
+        let of_scenario = (self.settings != settings).then(|| "the scenario has changed since".to_owned());
+        let is_old = self.since(codes, &changes.for_scenario(scenario)).is_none();
+        let of_code = is_old.then(|| match self.since(codes, changes) {
+            None => "the code has changed since".to_owned(),
+            Some(whys) => {
+                let figures = changes.figures(scenario, &whys).join(" and ");
+                format!("the code has changed since, and with it {figures}")
+            }
+        });
+        of_scenario.into_iter().chain(of_code).collect()
     }
 
     /// Changes since then that no figure depends on, by their reasons; `None` if others were made.
@@ -154,7 +161,7 @@ mod tests {
         assert_eq!(find_mark("### A\n\n<!-- made: engine=lab code=c0de -->\n"), None);
         let why = |code: &str, settings| {
             let codes = Codes { lab: code.to_owned(), sim: "other".to_owned() };
-            found.why_old(&codes, &Changes::default(), settings)
+            found.why_old(&codes, &Changes::default(), "a", settings)
         };
         assert!(why("c0de", "5e77").is_empty());
         assert_eq!(why("c0d3", "5e77"), ["the code has changed since"]);
@@ -170,9 +177,9 @@ mod tests {
         assert_eq!(Some(&found), mark_of(&set).as_ref());
         let codes = |code: &str| Codes { lab: code.to_owned(), sim: String::new() };
         let changes = Changes::default();
-        let why = |code: &str| found.why_old(&codes(code), &changes, "5e78").len();
+        let why = |code: &str| found.why_old(&codes(code), &changes, "a", "5e78").len();
         assert_eq!((why("c0de"), why("c0d3"), why("c0d")), (0, 0, 1));
-        assert_eq!(found.why_old(&codes("c0d3"), &changes, "5e77"), ["the scenario has changed since"]);
+        assert_eq!(found.why_old(&codes("c0d3"), &changes, "a", "5e77"), ["the scenario has changed since"]);
         let words = in_words(&set);
         assert!(words.ends_with(". Run again of no known commit: all 24 runs, equal to the last digit"), "{words}");
     }

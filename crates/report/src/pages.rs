@@ -38,9 +38,9 @@ pub fn check_pages(directory: &Path, scenarios: &Path, codes: &Codes) -> Result<
     for file in page_files(directory)? {
         let text = read_page(&file)?;
         if let Some(scenario) = scenario_of(&text) {
-            let changes = changes.for_scenario(scenario);
             let mark = find_mark(&text);
-            let since = mark.as_ref().and_then(|mark| mark.since(codes, &changes)).unwrap_or_default();
+            let passing = changes.for_scenario(scenario);
+            let since = mark.as_ref().and_then(|mark| mark.since(codes, &passing)).unwrap_or_default();
             let since = since.into_iter().map(str::to_owned).collect();
             let old = why_old(mark.as_ref(), scenario, scenarios, codes, &changes);
             pages.push(Page { old, since, scenario: scenario.to_owned(), file });
@@ -59,7 +59,7 @@ pub fn mark_page(page: &Page) -> Result<bool, ReportError> {
     if let Some(at) = lines.iter().position(|line| line.ends_with(OLD)) {
         lines.drain(at..lines.len().min(at + 2));
     }
-    let word = format!("**Old**: {}.{OLD}", page.old.join("; "));
+    let word = format!("**Old**: {}.{OLD}", escape(&page.old.join("; ")));
     if !page.old.is_empty() {
         let at = lines.len().min(2);
         lines.splice(at..at, [word.as_str(), ""]);
@@ -121,10 +121,10 @@ fn why_old(mark: Option<&Mark>, scenario: &str, scenarios: &Path, codes: &Codes,
     let file = scenarios.join(format!("{scenario}.toml"));
     let settings = Scenario::load(&file).and_then(|loaded| fingerprint::of(&loaded));
     let why = match (mark, settings) {
-        (_, Err(_)) if !file.exists() => vec!["its scenario is no longer there"],
-        (_, Err(_)) => vec!["its scenario is no longer valid"],
-        (None, Ok(_)) => vec!["made before pages recorded their code"],
-        (Some(mark), Ok(settings)) => mark.why_old(codes, changes, &settings),
+        (_, Err(_)) if !file.exists() => "its scenario is no longer there",
+        (_, Err(_)) => "its scenario is no longer valid",
+        (None, Ok(_)) => "made before pages recorded their code",
+        (Some(mark), Ok(settings)) => return mark.why_old(codes, changes, scenario, &settings),
     };
-    why.into_iter().map(str::to_owned).collect()
+    vec![why.to_owned()]
 }

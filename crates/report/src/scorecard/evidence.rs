@@ -38,7 +38,7 @@ pub(super) struct Source {
     /// Whether any runs are kept.
     pub is_kept: bool,
     /// In which ways they are of other code, or of another scenario, than now.
-    pub old: Vec<&'static str>,
+    pub old: Vec<String>,
     /// What a paper states, beside the runs.
     pub statements: Vec<Statement>,
 }
@@ -134,7 +134,7 @@ impl Evidence {
 struct Kept {
     scenario: evenkeel_scenario::Scenario,
     results: Option<Results>,
-    old: Vec<&'static str>,
+    old: Vec<String>,
     link: Option<String>,
 }
 
@@ -161,8 +161,8 @@ impl Sets {
             let old = match &results {
                 None => Vec::new(),
                 Some(results) => mark_of(&results.set).map_or_else(
-                    || vec!["made before runs recorded their code"],
-                    |mark| mark.why_old(parts.codes, &changes.for_scenario(&name), &settings),
+                    || vec!["made before runs recorded their code".to_owned()],
+                    |mark| mark.why_old(parts.codes, &changes, &name, &settings),
                 ),
             };
             let page = format!("{}.md", name.replace('/', "-"));

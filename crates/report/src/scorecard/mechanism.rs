@@ -82,7 +82,7 @@ fn trouble(source: &Source) -> Option<String> {
     match (source.is_kept, &source.old[..]) {
         (false, _) => Some("no runs are kept".to_owned()),
         (true, []) => None,
-        (true, old) => Some(format!("old: {}", old.join("; "))),
+        (true, old) => Some(format!("old: {}", escape(&old.join("; ")))),
     }
 }
 

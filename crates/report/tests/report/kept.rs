@@ -97,6 +97,17 @@ fn a_change_that_no_figure_depends_on_makes_no_page_old() {
     let change = format!("[[change]]\nwas = \"{was}\"\nis = \"{is}\"\nwhy = \"only reloads\"\n");
     fs::write(repository.pages().join("changes.toml"), change).unwrap();
     assert_eq!((said(&made), said(&later)), ((0, vec![]), (0, vec!["only reloads".to_owned()])));
+    // Where figures of this scenario do depend on it, it is said which.
+    let depends = format!("[[change]]\nwas = \"{was}\"\nis = \"{is}\"\nwhy = \"drops\"\nold = [\"sim/small\"]\n");
+    fs::write(repository.pages().join("changes.toml"), depends + "figures = \"counts of_drops\"\n").unwrap();
+    let old = page(&repository, &later);
+    assert_eq!(old.old, ["the code has changed since, and with it counts of_drops"]);
+    assert!(mark_page(&old).unwrap());
+    let text = fs::read_to_string(&old.file).unwrap();
+    assert!(
+        text.contains("**Old**: the code has changed since, and with it counts of\\_drops. <!-- old -->"),
+        "{text}"
+    );
     // The code that is here now is none of an earlier time.
     assert_eq!(said(&Codes { sim: "0000000000000053".to_owned(), ..codes() }).0, 1);
 }
