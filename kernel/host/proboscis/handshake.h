@@ -40,6 +40,13 @@ static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
 		count(c->count, EK_COUNT_PROBES_ROUTED, 1);
 		return 0;
 	}
+	/* A TCP that has the SYN answers a probe that its host did not take, with a
+	 * bare ACK. An MPTCP client reads that its peer has no MPTCP (RFC 8684
+	 * §3.7). The peer goes on with it, and data is damaged. */
+	if (h->asks_paths) {
+		count(c->count, EK_COUNT_PROBES_SPARED, 1);
+		return 0;
+	}
 	peer = peer_known(c);
 	/* A path may drop ECN-capable SYNs or what goes ahead of them: a VM that gets no
 	 * answer from a host never heard of sends its SYN again as it is. */
@@ -107,6 +114,8 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 	}
 	if (options.opens_fast || c->packet->payload_bytes)
 		known->opens_fast = 1;
+	if (options.claims & PACKET_MULTIPATH)
+		known->asks_paths = 1;
 	if (host_settings)
 		probes = probes_for(skb, c, known);
 	known->syns++;

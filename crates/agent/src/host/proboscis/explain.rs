@@ -101,9 +101,9 @@ fn probes(flow: &Flow, proboscis: &Proboscis) -> String {
                 .to_owned()
         }
         (0, _) => {
-            "No probes were sent: there is no key, the VM's budget was used up, this peer never answers them, or \
-            the VM repeated its SYN to a peer that was never heard of (see probes_refused and probes_spared in \
-            `evenkeel status`)."
+            "No probes were sent: there is no key, the VM's budget was used up, this peer never answers them, the VM \
+            repeated its SYN to a peer that was never heard of, or its SYN asked for several paths (see \
+            probes_refused and probes_spared in `evenkeel status`)."
                 .to_owned()
         }
         (sent, true) => format!("{sent} probes went before the SYN; the other host had evenkeel and answered."),
