@@ -36,7 +36,8 @@ table() {
         map(tostring) | join("|")' "$folder/lines" |
         awk -F '|' '{ printf "%-10s %-8s", $1, $2; for (i = 3; i <= NF; i++) printf " %10s", $i; print "" }'
     jq -r -s '
-        ["TcpRetransSegs", "TcpExtTCPTimeouts", "TcpOutRsts", "TcpAttemptFails", "TcpEstabResets", "TcpInCsumErrors"] as $names |
+        ["TcpRetransSegs", "TcpExtTCPTimeouts", "TcpOutRsts", "TcpAttemptFails", "TcpEstabResets", "TcpInCsumErrors",
+            "MPTcpExtMPCapableSYNACKRX", "MPTcpExtMPJoinSynAckRx", "MPTcpExtMPCapableFallbackSYNACK"] as $names |
         group_by(.half)[] | (.[0].half) as $half | map(select(.vm).counters) | select(length > 0) |
             "VMs " + $half + ": " + (. as $all | [$names[] as $name | "\($name) \($all | map(.[$name] // 0) | add)"] | join(", "))' "$folder/lines"
     jq -r -s 'map(select(.agent_fault)) | group_by([.host, .agent_fault])[] | "agent on host \(.[0].host): \(.[0].agent_fault) (\(length) times)"' "$folder/lines"
@@ -160,6 +161,8 @@ add_vm() {
     # Data in a SYN for every listener.
     in_ns "$1" sh -c 'echo 1027 > /proc/sys/net/ipv4/tcp_fastopen'
     in_ns "$1" ip mptcp limits set subflows 2 add_addr_accepted 2
+    # Else Linux opens connections without MPTCP for an hour after a port was down for two SYNs.
+    in_ns "$1" sysctl -q -e -w net.mptcp.blackhole_timeout=0 net.mptcp.syn_retrans_before_tcp_fallback=128
     for address in "10.9.0.$2" "fd00:9::$2"; do in_ns "$1" ip mptcp endpoint add "$address" dev eth0 signal; done
 }
 
@@ -429,14 +432,14 @@ happen() {
     "event_$event" "$@"
 }
 
-# What a stuck connection looks like from all sides.
+# What a stuck connection looks like from all sides, and others of its server: MPTCP's have more paths.
 show_stuck() {
     [ "$shown" -lt 20 ] || return 0
     shown=$((shown + 1))
     for vm in a1 a2 b1 b2; do
         echo "$vm:"
         for kind in tcp mptcp; do
-            in_ns "$vm" ss "--$kind" -inmoO "( sport = :${1##*:} and dport = :${2##*:} ) or ( sport = :${2##*:} and dport = :${1##*:} )"
+            in_ns "$vm" ss "--$kind" -inmoO "sport = :${2##*:} or dport = :${2##*:}"
         done
     done > "$work/sockets"
     for host in a b; do
