@@ -28,7 +28,7 @@ case "${1-}" in
 --with-tests) packages="$packages chromium fonts-liberation clang-format-19 iperf3 nftables procps python3 python3-venv tshark" ;;
 --with-peers) packages="$packages g++ libns3-dev" ;;
 --with-cera) packages="$packages iperf3 jq memcached python3 tcpdump" ;;
---with-soak) packages="$packages curl ethtool iperf3 jq memcached nginx openssl postgresql redis-server" ;;
+--with-soak) packages="$packages curl ethtool iperf3 jq memcached nginx openssl postgresql procps redis-server" ;;
 --with-arm64) packages="$packages curl gcc-aarch64-linux-gnu libc6-dev-arm64-cross" ;;
 esac
 
