@@ -10,8 +10,10 @@
 /*
  * Probes and reports are TCP segments without data, with RST and nothing else
  * set (a SYN's first train) or no flag at all (all others), and a sequence number
- * half the number space away from the SYN's, in both directions. No TCP answers a
- * RST, and all are outside of every window. Their one option:
+ * half the number space away from the SYN's, in both directions. All are outside of
+ * every window. No TCP answers a RST there; one that waits for a handshake's end
+ * answers the others with a bare ACK (RFC 9293 §3.10.7.4), which MPTCP minds.
+ * Their one option:
  *
  *   byte  0  kind 254 (RFC 4727)
  *         1  length 20
