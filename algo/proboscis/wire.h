@@ -8,12 +8,19 @@
 #include "settings.h"
 
 /*
- * Probes and reports are TCP segments without data, with RST and nothing else
- * set (a SYN's first train) or no flag at all (all others), and a sequence number
- * half the number space away from the SYN's, in both directions. All are outside of
- * every window. No TCP answers a RST there; one that waits for a handshake's end
- * answers the others with a bare ACK (RFC 9293 §3.10.7.4), which MPTCP minds.
- * Their one option:
+ * Probes and reports are TCP segments without data. Where no host takes them, a TCP
+ * leaves them unanswered, whatever it knows of the connection (RFC 9293 §3.10.7; Linux's
+ * in FIN_WAIT_2 answers all that is outside of its window, the SYN as well):
+ *
+ *   ahead of a SYN, first train    RST, ISS + 2^31    a RST outside of the window
+ *   ahead of a SYN, later trains   no flag, ISS + 2   in the window, but without ACK;
+ *                                                     beyond SND.NXT, should a closed
+ *                                                     port's RST come back
+ *   report, ahead of a SYN-ACK     no flag, ISS + 2^31, to a TCP that waits for a SYN-ACK
+ *
+ * A bare ACK that is drawn does harm: MPTCP's client falls back to TCP where its peer
+ * does not (RFC 8684 §3.7), and that of accurate ECN reads a counter (RFC 9768).
+ * ISS is that of the SYN in both directions. Their one option:
  *
  *   byte  0  kind 254 (RFC 4727)
  *         1  length 20
@@ -32,7 +39,6 @@
 #define PROBOSCIS_TCP_BYTES (20 + PROBOSCIS_OPTION_BYTES)
 #define PROBOSCIS_EXID 0x45564b4cu
 #define PROBOSCIS_VERSION 1
-#define PROBOSCIS_SEQ_OFFSET 0x80000000u
 
 enum proboscis_type {
 	PROBOSCIS_PROBE = 1, /* sender's host to receiver's host */
@@ -49,6 +55,13 @@ enum proboscis_type {
 static inline u32 proboscis_flags(u8 type, u8 train)
 {
 	return type == PROBOSCIS_PROBE && !train ? PACKET_RST : 0;
+}
+
+/* From a SYN's sequence number to that of what goes with it. A SYN with data has no
+ * probes: ISS + 2 could be the number of what it brought. */
+static inline u32 proboscis_seq_offset(u8 type, u8 train)
+{
+	return type == PROBOSCIS_PROBE && train ? 2 : 0x80000000u;
 }
 
 struct proboscis_option {

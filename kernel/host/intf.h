@@ -263,7 +263,7 @@ struct ek_handshake {
 	u8 is_behind; /* a SYN is on its way through the port once more, behind its probes
 		       */
 	u8 opens_fast; /* the VM's: it may be answered before the handshake is over */
-	u8 asks_paths; /* the VM's: it asks for several paths (MPTCP) */
+	u8 goes_alone; /* the VM's: a SYN with this iss had data, or asked for MPTCP */
 	u8 pad[4];
 };
 
@@ -489,8 +489,8 @@ enum ek_counter {
 	EK_COUNT_PROBES_SENT, /* Probes sent before SYNs */
 	EK_COUNT_PROBES_REFUSED, /* Trains not sent because the VM's budget was used up */
 	EK_COUNT_PROBES_SPARED, /* SYNs without probes because the peer never answers
-				 * them, the VM repeats them to a stranger, or they ask
-				 * for several paths (MPTCP) */
+				 * them, the VM repeats them to a stranger, or they have
+				 * data or ask for several paths (MPTCP) */
 	EK_COUNT_PROBES_FAILED, /* Probes that could not be made or sent */
 	EK_COUNT_PROBES_SEEN, /* Valid probes from the network, dropped before the VM */
 	EK_COUNT_PROBES_MARKED, /* Valid probes from the network with a congestion mark */

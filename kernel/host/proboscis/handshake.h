@@ -22,8 +22,22 @@ static __always_inline int send_behind(struct __sk_buff *skb)
 static __always_inline bool is_own_probe(struct context *c)
 {
 	struct proboscis_option o;
+	u32 iss;
 
-	return looks_like_probe(c->packet) && probe_read(c, &o) == PROBE_VALID;
+	return looks_like_probe(c->packet) && probe_read(c, &o, &iss) == PROBE_VALID;
+}
+
+/* Does this SYN go without probes, though there is budget for some? */
+static __always_inline bool probes_are_spared(const struct ek_handshake *h,
+					      struct ek_peer *peer)
+{
+	if (h->goes_alone)
+		return true;
+	/* A path may drop ECN-capable SYNs or what goes ahead of them: a VM that gets no
+	 * answer from a host never heard of sends its SYN again as it is. */
+	if (h->trains && (!peer || !peer->report_ns))
+		return true;
+	return peer && !proboscis_peer_probe(&peer->state);
 }
 
 /* How many probes to send before a SYN; counts the reason for none. */
@@ -31,7 +45,6 @@ static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
 				      struct ek_handshake *h)
 {
 	u32 probes = c->port->proboscis.settings.probes;
-	struct ek_peer *peer;
 
 	if (!probes_are_on(c) || !probes || probes > PROBOSCIS_MAX_PROBES)
 		return 0;
@@ -40,21 +53,7 @@ static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
 		count(c->count, EK_COUNT_PROBES_ROUTED, 1);
 		return 0;
 	}
-	/* A TCP that has the SYN answers a probe that its host did not take, with a
-	 * bare ACK. An MPTCP client reads that its peer has no MPTCP (RFC 8684
-	 * §3.7). The peer goes on with it, and data is damaged. */
-	if (h->asks_paths) {
-		count(c->count, EK_COUNT_PROBES_SPARED, 1);
-		return 0;
-	}
-	peer = peer_known(c);
-	/* A path may drop ECN-capable SYNs or what goes ahead of them: a VM that gets no
-	 * answer from a host never heard of sends its SYN again as it is. */
-	if (h->trains && (!peer || !peer->report_ns)) {
-		count(c->count, EK_COUNT_PROBES_SPARED, 1);
-		return 0;
-	}
-	if (peer && !proboscis_peer_probe(&peer->state)) {
+	if (probes_are_spared(h, peer_known(c))) {
 		count(c->count, EK_COUNT_PROBES_SPARED, 1);
 		return 0;
 	}
@@ -112,10 +111,11 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 		if (!known)
 			return TCX_NEXT;
 	}
-	if (options.opens_fast || c->packet->payload_bytes)
+	if (options.opens_fast)
 		known->opens_fast = 1;
-	if (options.claims & PACKET_MULTIPATH)
-		known->asks_paths = 1;
+	/* MPTCP's connections are let go; ISS + 2 may be the number of a SYN's data. */
+	if (options.claims & PACKET_MULTIPATH || c->packet->payload_bytes)
+		known->goes_alone = 1;
 	if (host_settings)
 		probes = probes_for(skb, c, known);
 	known->syns++;

@@ -196,7 +196,7 @@ static __always_inline bool probe_header(struct __sk_buff *skb, const struct pac
 {
 	u32 flags = proboscis_flags(o->type, o->train);
 	__be32 words[3] = {
-		bpf_htonl(o->iss ^ PROBOSCIS_SEQ_OFFSET),
+		bpf_htonl(o->iss + proboscis_seq_offset(o->type, o->train)),
 		0,
 		bpf_htonl((u32)PROBOSCIS_TCP_BYTES / 4 << 28 | flags << 16),
 	};
@@ -211,7 +211,7 @@ static __noinline u32 probe_train(struct __sk_buff *skb, struct context *c,
 				  const struct order *o, const struct ek_host *h)
 {
 	const struct packet *p = c->packet;
-	u32 seq = o->iss ^ PROBOSCIS_SEQ_OFFSET;
+	u32 seq = o->iss + proboscis_seq_offset(o->type, o->train);
 	struct train_state t = {
 		.skb = skb,
 		.option = {

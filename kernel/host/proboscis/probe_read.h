@@ -20,11 +20,10 @@ enum probe_kind {
 	PROBE_VALID,
 };
 
-/* Reads a packet of that shape. */
+/* Reads a packet of that shape, and the sequence number of the SYN that it goes with. */
 static __noinline enum probe_kind probe_read(struct context *c,
-					     struct proboscis_option *o)
+					     struct proboscis_option *o, u32 *iss)
 {
-	u32 iss = c->packet->seq ^ PROBOSCIS_SEQ_OFFSET;
 	struct ek_host *h = this_host();
 	u8 bytes[PROBOSCIS_OPTION_BYTES];
 	struct siphash start;
@@ -33,12 +32,13 @@ static __noinline enum probe_kind probe_read(struct context *c,
 	packet_copy(bytes, c->head, (u32)c->packet->l4 + PACKET_TCP_BYTES, sizeof(bytes));
 	if (!h || !proboscis_option_read(bytes, o, &tag))
 		return PROBE_NONE;
-	probe_tag_start(&start, &h->key[0], c->packet, iss);
+	*iss = c->packet->seq - proboscis_seq_offset(o->type, o->train);
+	probe_tag_start(&start, &h->key[0], c->packet, *iss);
 	if (proboscis_tag(&start, o) == tag)
 		return PROBE_VALID;
 	if (h->keys < 2)
 		return PROBE_FORGED;
-	probe_tag_start(&start, &h->key[1], c->packet, iss);
+	probe_tag_start(&start, &h->key[1], c->packet, *iss);
 	return proboscis_tag(&start, o) == tag ? PROBE_VALID : PROBE_FORGED;
 }
 

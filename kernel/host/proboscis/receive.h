@@ -25,7 +25,7 @@ static __always_inline void peer_answered(struct context *c)
 }
 
 static __always_inline void train_count(struct context *c,
-					const struct proboscis_option *o)
+					const struct proboscis_option *o, u32 iss)
 {
 	struct ek_train *known;
 	struct ek_train fresh = { .first_ns = c->now_ns };
@@ -34,7 +34,7 @@ static __always_inline void train_count(struct context *c,
 	count(c->count, EK_COUNT_PROBES_SEEN, 1);
 	if (marked)
 		count(c->count, EK_COUNT_PROBES_MARKED, 1);
-	known = train_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET);
+	known = train_known(c, iss);
 	if (known) {
 		known->count.asks_back |= proboscis_asks_back(o);
 		proboscis_count(&known->count, o->train, o->index, o->total, marked);
@@ -54,8 +54,9 @@ static __noinline bool probe_receive(struct context *c)
 {
 	struct proboscis_option o;
 	struct ek_handshake *syn;
+	u32 iss = 0;
 
-	switch (probe_read(c, &o)) {
+	switch (probe_read(c, &o, &iss)) {
 	case PROBE_NONE:
 		return false;
 	case PROBE_FORGED:
@@ -66,16 +67,16 @@ static __noinline bool probe_receive(struct context *c)
 	}
 	peer_answered(c);
 	if (o.type == PROBOSCIS_PROBE) {
-		train_count(c, &o);
+		train_count(c, &o, iss);
 		return true;
 	}
-	syn = handshake_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET, true);
+	syn = handshake_known(c, iss, true);
 	if (syn)
 		syn->reported = 1;
 	if (o.type == PROBOSCIS_REPORT)
 		count(c->count, EK_COUNT_REPORTS_SEEN, 1);
 	else if (syn)
-		train_count(c, &o);
+		train_count(c, &o, iss);
 	return true;
 }
 

@@ -383,11 +383,24 @@ fn a_syn_that_a_vm_repeats_to_a_stranger_leaves_as_it_came() {
 fn a_syn_that_a_vm_repeats_to_a_host_with_evenkeel_has_probes_again() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
-    let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() }.frame();
-    for _ in 0..2 {
-        assert_eq!(place.run_from_vm(place.pa, &second).verdict, REDIRECT);
+    let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() };
+    // In the window of a TCP that has the SYN, which drops what has no flag; and no more than its ISS was sent, so that
+    // a closed port's RST is not acceptable.
+    let trains = [(RST, second.seq ^ 1 << 31), (0, second.seq + 2), (0, second.seq + 2)];
+    for (number, (flags, seq)) in trains.into_iter().enumerate() {
+        let probes = probes_of(&mut place, &second);
+        assert!(!probes.is_empty());
+        for probe in &probes {
+            assert_sound(probe);
+            assert_eq!((probe[47], &probe[38..42], probe[61]), (flags, &seq.to_be_bytes()[..], number as u8));
+            let taken = place.count(place.pb, intf::EK_COUNT_PROBES_SEEN);
+            assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
+            assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_SEEN), taken + 1);
+        }
+        place.run_to_vm(place.pb, &second.frame());
     }
     assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SPARED), 0);
+    assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_INVALID), 0);
 }
 
 /// A RST or a SYN-ACK of several paths with the SYN's number ends the wait for an answer; another number does not.

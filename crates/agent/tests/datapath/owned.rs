@@ -120,18 +120,21 @@ fn a_connection_of_several_paths_is_let_go() {
     assert!(!is_known(&place.datapath, place.pb));
 }
 
-/// An MPTCP client takes the bare ACK that a probe may draw for the word of a peer without MPTCP (RFC 8684 §3.7).
+/// Connections of several paths are let go, and a later probe's number may be that of a SYN's data.
 #[test]
-fn a_syn_that_asks_for_several_paths_has_no_probes() {
+fn a_syn_with_data_or_that_asks_for_several_paths_has_no_probes() {
     const CAPABLE: [u8; 4] = [30, 4, 1, 1];
     const JOIN: [u8; 12] = [30, 12, 0x10, 1, 1, 2, 3, 4, 5, 6, 7, 8];
+    const COOKIE: [u8; 12] = [34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1];
     let mut place = place();
     connect(&mut place);
     let sent = place.count(place.pa, intf::EK_COUNT_PROBES_SENT);
-    for (spared, (port, asks)) in [(40001, &CAPABLE[..]), (40002, &JOIN[..])].into_iter().enumerate() {
+    let kinds = [(40001, &CAPABLE[..], 0), (40002, &JOIN[..], 0), (40003, &COOKIE[..], 100)];
+    for (spared, (port, asks, payload)) in kinds.into_iter().enumerate() {
         let plain = Segment { source: (A.parse().unwrap(), port), ..syn() };
-        // Linux gives the option up when it repeats its SYN; the other end has seen it.
-        for (again, segment) in [signed(&plain, asks), plain.clone()].into_iter().enumerate() {
+        let first = Segment { payload, ..signed(&plain, asks) };
+        // Linux gives option and data up when it repeats its SYN; the other end may have them.
+        for (again, segment) in [first, plain.clone()].into_iter().enumerate() {
             let outcome = place.run_from_vm(place.pa, &segment.frame());
             assert_eq!((outcome.verdict, outcome.frame), (NEXT, segment.frame()), "{segment:?}");
             assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SPARED), (2 * spared + again + 1) as u64);

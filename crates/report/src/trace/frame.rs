@@ -17,8 +17,10 @@ static ZEROS: [u8; 65_535] = [0; 65_535];
 /// ProBoSCIS's option (algo/proboscis/wire.h): kind, length, and who it is from.
 const PROBE_OPTION: [u8; 6] = [254, 20, b'E', b'V', b'K', b'L'];
 const PROBE_VERSION: u8 = 1;
-/// How far from the SYN's sequence number a probe's is.
+/// How far from the SYN's sequence number a probe's or a report's is.
 const PROBE_OFFSET: u32 = 1 << 31;
+/// The same of later trains ahead of a SYN.
+const LATER_PROBE_OFFSET: u32 = 2;
 
 /// A frame.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,8 +140,10 @@ fn options(segment: &Segment, mtu_bytes: u32) -> Vec<TcpOptionElement> {
 
 /// A probe or a report; its tag, a matter of the hosts' keys, is 0.
 fn of_probe(probe: &Probe, source: u16, destination: u16) -> Option<TcpHeader> {
-    let mut header = TcpHeader::new(source, destination, PROBE_OFFSET, 0);
-    header.rst = probe.report.is_none() && !probe.is_answer && probe.train == 0;
+    let precedes_syn = probe.report.is_none() && !probe.is_answer;
+    let seq = if precedes_syn && probe.train > 0 { LATER_PROBE_OFFSET } else { PROBE_OFFSET };
+    let mut header = TcpHeader::new(source, destination, seq, 0);
+    header.rst = precedes_syn && probe.train == 0;
     let mut option = [0; 20];
     option[..PROBE_OPTION.len()].copy_from_slice(&PROBE_OPTION);
     let kind = match (probe.report, probe.is_answer) {
@@ -240,6 +244,14 @@ mod tests {
         let report = frame(&packet(probe, Ecn::Ect0), &ports, 1500, true).unwrap();
         // The option, without its tag.
         assert_eq!(report.bytes[54..66], [254, 20, b'E', b'V', b'K', b'L', 0x12, 1, 0, 10, 9, 3]);
+        // Sequence number and flags.
+        for (train, is_answer, seq, flags) in
+            [(0, false, 1 << 31, 4), (1, false, 2u32, 0), (0, true, 1 << 31, 0), (1, true, 1 << 31, 0)]
+        {
+            let probe = Carries::Probe(Probe { by, report: None, is_answer, train, index: 0, total: 10 });
+            let bytes = frame(&packet(probe, Ecn::Ect0), &ports, 1500, true).unwrap().bytes;
+            assert_eq!((&bytes[38..42], bytes[47]), (&seq.to_be_bytes()[..], flags));
+        }
     }
 
     #[test]

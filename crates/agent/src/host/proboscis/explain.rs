@@ -102,7 +102,7 @@ fn probes(flow: &Flow, proboscis: &Proboscis) -> String {
         }
         (0, _) => {
             "No probes were sent: there is no key, the VM's budget was used up, this peer never answers them, the VM \
-            repeated its SYN to a peer that was never heard of, or its SYN asked for several paths (see \
+            repeated its SYN to a peer that was never heard of, or its SYN had data or asked for several paths (see \
             probes_refused and probes_spared in `evenkeel status`)."
                 .to_owned()
         }
