@@ -56,8 +56,8 @@ static inline u32 cera_client_window(u32 window, u32 flows, u32 position, u32 ne
  * @rtt_us: its least RTT, 0: not known
  * @least_us: the least of all the VM's active flows, 0: not known
  *
- * The host's limit follows the flow's own round trip. This is in proportion to it, as if
- * nothing but the path made a loop long, so that the host's is the one that counts.
+ * In proportion to its RTT. If the path alone makes that long, this is more than the
+ * host's limit, which adds T_l but once, and the host's decides.
  */
 static inline u32 cera_client_far(u32 window, u32 rtt_us, u32 least_us)
 {
