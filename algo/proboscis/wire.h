@@ -16,7 +16,7 @@
  *   ahead of a SYN, later trains   no flag, ISS + 2   in the window, but without ACK;
  *                                                     beyond SND.NXT, should a closed
  *                                                     port's RST come back
- *   report, ahead of a SYN-ACK     no flag, ISS + 2^31, to a TCP that waits for a SYN-ACK
+ *   report; ahead of a SYN-ACK     no flag, ISS + 2^31, to a TCP that waits for a SYN-ACK
  *
  * A bare ACK that is drawn does harm: MPTCP's client falls back to TCP where its peer
  * does not (RFC 8684 §3.7), and that of accurate ECN reads a counter (RFC 9768).

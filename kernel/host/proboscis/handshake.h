@@ -111,7 +111,7 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 		if (!known)
 			return TCX_NEXT;
 	}
-	if (options.opens_fast)
+	if (options.opens_fast || c->packet->payload_bytes)
 		known->opens_fast = 1;
 	/* MPTCP's connections are let go; ISS + 2 may be the number of a SYN's data. */
 	if (options.claims & PACKET_MULTIPATH || c->packet->payload_bytes)

@@ -206,17 +206,22 @@ fn where_the_first_synack_is_lost_the_second_counts() {
 fn what_opens_fast_is_left_alone() {
     let cookie: &[u8] = &[34, 10, 1, 2, 3, 4, 5, 6, 7, 8];
     let experiment: &[u8] = &[254, 12, 0xf9, 0x89, 1, 2, 3, 4, 5, 6, 7, 8];
-    for option in [cookie, experiment, &[34, 2]] {
+    for (option, payload) in [(cookie, 0), (experiment, 0), (&[34, 2], 0), (&[], 100)] {
         let is_left = std::thread::spawn(move || {
             let mut place = bed(true, true);
             let mut options = [LINUX_OPTIONS, option].concat();
             options.resize(options.len().next_multiple_of(4), 1);
             let all = answered(&mut place, &Segment { options, ..syn() }, &synack());
+            if payload > 0 {
+                // Repeated with data, which the other end may answer at once.
+                let pa = place.pa;
+                assert_eq!(place.run_from_vm(pa, &Segment { payload, ..syn() }.frame()).verdict, NEXT);
+            }
             come(&mut place, all, 10, 10);
             assert_eq!(window(&mut place, &ack(5001, 0)), OFFERED);
             assert_eq!(place.only_flow(place.pa).answer_seen, 0);
         });
-        assert!(is_left.join().is_ok(), "{option:?}");
+        assert!(is_left.join().is_ok(), "{option:?}, {payload} bytes");
     }
 }
 

@@ -1,4 +1,4 @@
-//! SYN-ACKs that wait for late probes (b3), from the datapath to the agent and back.
+//! Late SYN-ACKs: they wait for late probes (b3), and probes are sent again meanwhile.
 
 use std::process::Command;
 
