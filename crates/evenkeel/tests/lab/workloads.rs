@@ -108,11 +108,13 @@ duration_ms = 3000
 warmup_ms = 500
 [network]
 rate_mbit = 50
-buffer_segments = 50
+buffer_segments = 400
 [vms.near]
 hypervisor = false
+tcp.receive_buffer_bytes = 131072
 [vms.far]
 hypervisor = false
+tcp.receive_buffer_bytes = 131072
 [workloads.backup]
 kind = "bulk"
 from = "near"
@@ -156,7 +158,8 @@ to = "near"
 "#;
 
 /// Workloads that run at once, two of them of the same kind, have metrics of their own, and their bytes are those that
-/// came.
+/// came. Every program has the receive buffer that is set, so that all windows together fit into the queue and no
+/// handshake or first window is lost, after which a transfer can take longer than the run (RFC 6298 5.7).
 #[test]
 fn workloads_run_at_once() {
     let _machine = machine();
@@ -170,7 +173,7 @@ fn workloads_run_at_once() {
     for name in ["ping.rtt_p50_ms", "posts.fct_p50_ms", "requests.fct_p50_ms", "store.fct_p50_ms", "srtt_ms"] {
         assert!(metric(name) > 0.0, "{name}: {:?}", record.metrics);
     }
-    assert_eq!(metric("posts.damaged"), 0.0);
+    assert_eq!((metric("posts.damaged"), metric("port_drops")), (0.0, 0.0));
     let goodputs = ["backup", "requests", "requests-too", "stream"].map(|name| metric(&format!("{name}.goodput_mbit")));
     assert!(goodputs[0] > 30.0 && goodputs[0] < 50.0 && goodputs[3] > 5.0, "{goodputs:?}");
     assert!((metric("goodput_mbit") - goodputs.iter().sum::<f64>()).abs() < 0.01, "{:?}", record.metrics);

@@ -15,8 +15,11 @@ pub struct Neighbour {
     pub mac: String,
 }
 
-/// The script that sets a guest's addresses, once after it has booted. Programs are named by their path, because
-/// busybox's shell would take its own `ip` instead.
+/// Where a guest keeps the sizes of socket buffers that its kernel chose, by the name of their sysctl.
+const KERNELS_OWN: &str = "/run/evenkeel-lab";
+
+/// The script that sets a guest's addresses, and keeps what the kernel chose, once after it has booted. Programs are
+/// named by their path, because busybox's shell would take its own `ip` instead.
 pub fn boot_script(address: Ipv4Addr, neighbours: &[Neighbour]) -> String {
     let mut batch = format!("addr replace {address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n");
     for neighbour in neighbours {
@@ -26,7 +29,9 @@ pub fn boot_script(address: Ipv4Addr, neighbours: &[Neighbour]) -> String {
     }
     format!(
         "for f in /proc/sys/net/ipv6/conf/all/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done\n\
-         /bin/ip -batch - <<END\n{batch}END\n"
+         /bin/ip -batch - <<END\n{batch}END\n\
+         mkdir -p {KERNELS_OWN}\n\
+         for key in tcp_rmem tcp_wmem; do cat /proc/sys/net/ipv4/$key > {KERNELS_OWN}/$key; done\n"
     )
 }
 
@@ -49,7 +54,18 @@ pub fn tcp_script(address: Ipv4Addr, tcp: &GuestTcp, network: &Network) -> Strin
     for (key, value) in sysctls(tcp) {
         let _ = writeln!(script, "echo {value} > /proc/sys/net/ipv4/{key}");
     }
+    script += &buffer_script("tcp_rmem", tcp.receive_buffer_bytes);
+    script += &buffer_script("tcp_wmem", tcp.send_buffer_bytes);
     script
+}
+
+/// The script that sets what a socket begins with and how far it may grow, which reaches programs that have no setting
+/// of their own for it; without a size, what the kernel chose. The lab's own sockets set theirs, and check them.
+fn buffer_script(key: &str, bytes: Option<u32>) -> String {
+    let of = |value: &str| {
+        format!("read least first most < {KERNELS_OWN}/{key}\necho \"{value}\" > /proc/sys/net/ipv4/{key}\n")
+    };
+    bytes.map_or_else(|| of("$least $first $most"), |bytes| of(&format!("$least {bytes} {bytes}")))
 }
 
 /// The script that switches CUBIC's HyStart on or off: a parameter of the kernel's, which stays from run to run.
@@ -180,6 +196,18 @@ mod tests {
             |gso_segments| tcp_script(Ipv4Addr::LOCALHOST, &GuestTcp { gso_segments, ..GuestTcp::default() }, &network);
         assert!(script(Some(4)).contains("\nlink set eth0 mtu 1500 gso_max_segs 4\n"));
         assert!(script(None).contains(" gso_max_segs 65535\n"));
+    }
+
+    #[test]
+    fn buffers_are_set_or_the_kernels_own_again() {
+        let network = Network::default();
+        let script = |receive_buffer_bytes| {
+            let tcp = GuestTcp { receive_buffer_bytes, ..GuestTcp::default() };
+            tcp_script(Ipv4Addr::LOCALHOST, &tcp, &network)
+        };
+        let line = |value: &str| format!("\necho \"{value}\" > /proc/sys/net/ipv4/tcp_rmem\n");
+        assert!(script(Some(65_536)).contains(&line("$least 65536 65536")));
+        assert!(script(None).contains(&line("$least $first $most")));
     }
 
     #[test]

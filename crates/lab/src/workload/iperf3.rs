@@ -49,10 +49,7 @@ pub fn begin(members: &Members, flows: u32, pairs: &[Pair]) -> Result<Vec<TaskOf
     let start = |((index, client), server): &Pair| {
         let (address, flows, port) = (server.spec.address.to_string(), flows.to_string(), port(members.place, *index));
         let (time, omit) = (seconds(members.scenario.duration_ms + BEYOND_MS), seconds(members.scenario.warmup_ms));
-        let mut words = argv(&["iperf3", "-c", &address, "-p", &port, "-J", "-P", &flows, "-t", &time, "-O", &omit]);
-        if let Some(bytes) = members.tcp_of(client).send_buffer_bytes {
-            words.extend(["-w".to_owned(), (bytes / 2).to_string()]);
-        }
+        let words = argv(&["iperf3", "-c", &address, "-p", &port, "-J", "-P", &flows, "-t", &time, "-O", &omit]);
         Ok((*index, started(client, Op::Spawn { argv: words })?))
     };
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! The VMs that take part in a workload.
 
-use evenkeel_scenario::format::{GuestTcp, Scenario};
+use evenkeel_scenario::format::Scenario;
 use evenkeel_scenario::sweep::workload_seed;
 
 use super::roles::Roles;
@@ -31,14 +31,9 @@ impl<'a> Members<'a> {
         Self { scenario, place, seed: workload_seed(seed, place.into()), from: of(roles.from), to: of(roles.to) }
     }
 
-    /// The TCP settings of a VM's group.
-    pub fn tcp_of(&self, vm: &Vm) -> &'a GuestTcp {
-        &self.scenario.vms[&vm.spec.group].tcp
-    }
-
     /// Settings of a VM's sockets.
     pub fn sockets(&self, vm: &Vm) -> SocketSettings {
-        let tcp = self.tcp_of(vm);
+        let tcp = &self.scenario.vms[&vm.spec.group].tcp;
         SocketSettings { receive_buffer_bytes: tcp.receive_buffer_bytes, send_buffer_bytes: tcp.send_buffer_bytes }
     }
 

@@ -1,9 +1,6 @@
 //! nginx in a VM.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
-
-use evenkeel_scenario::format::GuestTcp;
 
 use super::members::Members;
 use super::task::started;
@@ -34,14 +31,9 @@ impl Site {
 }
 
 /// nginx's configuration in the workload at this place.
-fn config(place: u8, tcp: &GuestTcp, site: &Site) -> String {
+fn config(place: u8, site: &Site) -> String {
     let Site { upstreams, locations } = site;
     let (directory, port) = (directory(place), port_of(HTTP_PORT, place));
-    let mut listen = format!("{port} backlog=4096");
-    // The kernel doubles what is set. Writing to a String cannot fail.
-    if let Some(bytes) = tcp.receive_buffer_bytes {
-        let _ = write!(listen, " rcvbuf={}", bytes / 2);
-    }
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path {directory}/{kind};\n"))
         .concat();
@@ -50,7 +42,8 @@ fn config(place: u8, tcp: &GuestTcp, site: &Site) -> String {
          events {{\n    worker_connections 4096;\n}}\n\
          http {{\n    access_log off;\n    client_max_body_size 0;\n    client_body_timeout 600;\n    \
          keepalive_requests 1000000000;\n    keepalive_timeout 600;\n{temporary}    {upstreams}    \
-         server {{\n        listen {listen};\n        root {directory}/files;\n        {locations}\n    }}\n}}\n"
+         server {{\n        listen {port} backlog=4096;\n        root {directory}/files;\n        \
+         {locations}\n    }}\n}}\n"
     )
 }
 
@@ -68,16 +61,16 @@ pub fn make_any_object(members: &Members, vm: &Vm, bytes: u64) -> Result<(), Lab
 }
 
 /// Starts nginx with files in a VM; returns its task.
-pub fn start_files(members: &Members, vm: &Vm, tcp: &GuestTcp) -> Result<u64, LabError> {
-    start(members, vm, tcp, &Site::files())
+pub fn start_files(members: &Members, vm: &Vm) -> Result<u64, LabError> {
+    start(members, vm, &Site::files())
 }
 
 /// Starts nginx in a VM; returns its task.
-pub fn start(members: &Members, vm: &Vm, tcp: &GuestTcp, site: &Site) -> Result<u64, LabError> {
+pub fn start(members: &Members, vm: &Vm, site: &Site) -> Result<u64, LabError> {
     let directory = directory(members.place);
     vm.shell(&format!("mkdir -p {directory}/files /var/log/nginx /var/lib/nginx"))?;
     let path = format!("{directory}/nginx.conf");
-    vm.call(Op::WriteFile { path: path.clone(), text: config(members.place, tcp, site) })?;
+    vm.call(Op::WriteFile { path: path.clone(), text: config(members.place, site) })?;
     let argv = ["nginx", "-e", "stderr", "-c", &path, "-g", "daemon off;"].map(str::to_owned).to_vec();
     let task = started(vm, Op::Spawn { argv })?;
     let port = members.port(HTTP_PORT);
@@ -92,16 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nginx_gets_the_groups_receive_buffer() {
-        let config = |tcp: &GuestTcp| config(0, tcp, &Site::files());
-        assert!(config(&GuestTcp::default()).contains("listen 80 backlog=4096;"));
-        let tcp = GuestTcp { receive_buffer_bytes: Some(65_536), ..GuestTcp::default() };
-        assert!(config(&tcp).contains("listen 80 backlog=4096 rcvbuf=32768;"));
-    }
-
-    #[test]
     fn each_workloads_nginx_has_a_port_and_files_of_its_own() {
-        let config = config(3, &GuestTcp::default(), &Site::files());
+        let config = config(3, &Site::files());
         assert!(config.contains("listen 83 backlog=4096;") && config.contains("root /run/nginx/3/files;"), "{config}");
         assert!(config.contains("pid /run/nginx/3/pid;") && !config.contains("/run/nginx/p"), "{config}");
     }

@@ -62,7 +62,7 @@ pub fn serve(members: &Members, asked: Asked, background_flows: u32) -> Result<V
             let largest_bytes = SizeDistribution::new(asked.sizes).quantile_bytes(1.0);
             nginx::make_any_object(members, vm, largest_bytes)?;
         }
-        Ok((*index, nginx::start_files(members, vm, members.tcp_of(vm))?))
+        Ok((*index, nginx::start_files(members, vm)?))
     };
     let [_, serving] = asked.ends(members);
     let servers = serving.iter().map(start).collect::<Result<_, LabError>>()?;

@@ -26,7 +26,7 @@ pub struct Request {
 pub fn serve(members: &Members, response_bytes: u32) -> Result<Vec<TaskOf>, LabError> {
     let start = |(index, vm): &(usize, &Vm)| {
         nginx::make_files(members, vm, &BTreeSet::from([response_bytes]))?;
-        Ok((*index, nginx::start_files(members, vm, members.tcp_of(vm))?))
+        Ok((*index, nginx::start_files(members, vm)?))
     };
     members.from.iter().map(start).collect()
 }

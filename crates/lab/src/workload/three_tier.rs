@@ -34,12 +34,11 @@ pub fn serve(members: &Members, keep_alive: bool, operations: &[Operation]) -> R
         let (group, _) = members.scenario.workload().roles();
         return Err(LabError::Vm { name: group.to_owned(), why: "a web application has four servers".into() });
     };
-    let tcp = members.tcp_of(web);
     make_files(members, files, operations)?;
     let mut servers = vec![
         (database_index, start_postgres(members, database)?),
         (cache_index, memcached::start_server(members, cache)?),
-        (files_index, nginx::start_files(members, files, tcp)?),
+        (files_index, nginx::start_files(members, files)?),
     ];
     let application = Task::Web {
         database: address(database),
@@ -50,7 +49,7 @@ pub fn serve(members: &Members, keep_alive: bool, operations: &[Operation]) -> R
     };
     web.call_within(members.start_op(application), FILL_LIMIT)?;
     let site = front(&address(files), members.place, keep_alive);
-    servers.push((web_index, nginx::start(members, web, tcp, &site)?));
+    servers.push((web_index, nginx::start(members, web, &site)?));
     Ok(servers)
 }
 
