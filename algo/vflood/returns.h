@@ -17,7 +17,9 @@
 #include "flow.h"
 
 /* Data that follows on a range with the same timestamp joins it: this many bursts have
- * room, each let out by another ACK. */
+ * room, each let out by another ACK. With none left, it joins one with an older
+ * timestamp.
+ */
 #define VFLOOD_RETURN_RANGES 16
 /* How often all ranges are looked at where another CPU changes one meanwhile. */
 #define VFLOOD_RETURN_TRIES 4
@@ -28,7 +30,8 @@
 
 struct vflood_returns {
 	u64 ranges[VFLOOD_RETURN_RANGES]; /* vflood_returns_range(), empty: free */
-	u32 ts_val[VFLOOD_RETURN_RANGES]; /* its timestamp, 0: it has none */
+	u32 ts_val[VFLOOD_RETURN_RANGES]; /* its newest timestamp, 0: it has none */
+	u32 ts_first[VFLOOD_RETURN_RANGES]; /* its oldest */
 	u32 noted_ms[VFLOOD_RETURN_RANGES]; /* when the last of it left */
 	u32 used; /* ranges that were ever noted, the first ones: no other is looked at */
 };
@@ -66,9 +69,39 @@ static inline bool vflood_returns_change(struct vflood_returns *r, u32 i, u64 fr
 }
 
 /*
+ * Has data joined the range that it follows on, which has an older timestamp? A VM's
+ * timestamp is another one every millisecond, and a busy host lets out more bursts than
+ * there is room for before the first comes by. What the VM then sends again of such a
+ * range, with a timestamp between its oldest and newest, is taken for returning data.
+ */
+static inline bool vflood_returns_join(struct vflood_returns *r, struct vflood_range data,
+				       u32 ts_val, u32 now_ms)
+{
+	u32 try, i;
+	u64 known;
+
+	for (try = 0; try < VFLOOD_RETURN_TRIES; try++) {
+		for (i = 0; i < VFLOOD_RETURN_RANGES; i++) {
+			known = r->ranges[i];
+			if ((u32)(known >> 32) != data.seq ||
+			    seq_before(ts_val, r->ts_val[i]))
+				continue;
+			r->noted_ms[i] = now_ms;
+			r->ts_val[i] = ts_val;
+			if (vflood_returns_change(r, i, known,
+						  vflood_returns_range((u32)known,
+								       data.end)))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
  * vflood_returns_note() - data has left the queue
  *
- * Where no range is free, the data is taken for the VM's own when it comes.
+ * Where no range is free, and it follows on none, the data is taken for the VM's own when
+ * it comes.
  */
 static inline void vflood_returns_note(struct vflood_returns *r, struct vflood_range data,
 				       u32 ts_val, u32 now_ms)
@@ -92,19 +125,21 @@ static inline void vflood_returns_note(struct vflood_returns *r, struct vflood_r
 			continue;
 		r->noted_ms[i] = now_ms;
 		r->ts_val[i] = ts_val;
+		r->ts_first[i] = ts_val;
 		if (r->used <= i)
 			r->used = i + 1;
 		if (vflood_returns_change(r, i, known,
 					  vflood_returns_range(data.seq, data.end)))
 			return;
 	}
+	vflood_returns_join(r, data, ts_val, now_ms);
 }
 
 static inline bool vflood_returns_has(const struct vflood_returns *r, u32 i, u64 known,
 				      struct vflood_range data, u32 ts_val)
 {
-	return r->ts_val[i] == ts_val && (u32)known != (u32)(known >> 32) &&
-	       !seq_before(data.seq, (u32)known) &&
+	return !seq_before(ts_val, r->ts_first[i]) && !seq_after(ts_val, r->ts_val[i]) &&
+	       (u32)known != (u32)(known >> 32) && !seq_before(data.seq, (u32)known) &&
 	       !seq_after(data.end, (u32)(known >> 32));
 }
 

@@ -1,6 +1,6 @@
 //! What must hold for data on its way from vFlood's queue to the port, whatever the VM sends meanwhile.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use evenkeel_algo::vflood::Returns;
 use proptest::prelude::*;
@@ -9,19 +9,25 @@ const SEGMENT_BYTES: u32 = 1448;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Segments leave the queue: new ones, or once more those from `back` before the newest on.
-    Leave { count: u32, back: Option<u32> },
+    /// Segments leave the queue: new ones, some milliseconds after those before, or once more those from `back` before
+    /// the newest on.
+    Leave { count: u32, back: Option<u32>, ms: u32 },
     /// That many of the oldest come by, joined if they follow on each other.
     Come(usize),
     /// The VM sends segments from `back` before the newest on, later than all that has left.
     Sent { count: u32, back: u32 },
 }
 
+fn leave() -> impl Strategy<Value = Step> {
+    let back = proptest::option::weighted(0.1, 1..60u32);
+    (1..20u32, back, 0..3u32).prop_map(|(count, back, ms)| Step::Leave { count, back, ms })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (1..20u32, proptest::option::weighted(0.3, 1..60u32)).prop_map(|(count, back)| Step::Leave { count, back }),
-        (1..30usize).prop_map(Step::Come),
-        (1..5u32, 0..60u32).prop_map(|(count, back)| Step::Sent { count, back }),
+        4 => leave(),
+        2 => (1..30usize).prop_map(Step::Come),
+        1 => (1..5u32, 0..60u32).prop_map(|(count, back)| Step::Sent { count, back }),
     ]
 }
 
@@ -36,23 +42,27 @@ proptest! {
     ) {
         let at = |segment: u32| first.wrapping_add(segment.wrapping_mul(SEGMENT_BYTES));
         let mut returns = Returns::default();
-        // On their way, in the order in which they left, each with its timestamp.
+        // On their way, in the order in which they left, each with its timestamp; and their bursts.
         let mut way = VecDeque::<(u32, u32)>::new();
-        let (mut newest, mut ts_val, mut bursts) = (100, 7, 0);
-        for step in steps {
+        let mut bursts = VecDeque::<usize>::new();
+        let (mut newest, mut ts_val) = (100, 7);
+        // In the end all of it comes.
+        let last = std::iter::repeat_n(Step::Come(usize::MAX), steps.len());
+        for (burst, step) in steps.into_iter().chain(last).enumerate() {
             match step {
-                Step::Leave { count, back } => {
-                    // With more bursts than ranges, not all are known.
-                    if bursts == Returns::RANGES {
+                Step::Leave { count, back, ms } => {
+                    // Data that is sent again follows on nothing, and is not known where there are more bursts than
+                    // ranges.
+                    if back.is_some() && bursts.iter().collect::<BTreeSet<_>>().len() >= Returns::RANGES {
                         continue;
                     }
                     // The VM sends again later than it sent.
-                    ts_val += u32::from(back.is_some());
+                    ts_val += ms + u32::from(back.is_some());
                     let start = back.map_or(newest, |back| newest - back.min(newest));
-                    bursts += 1;
                     for segment in start..start + count {
                         returns.note(at(segment), SEGMENT_BYTES, ts_val, now_ms);
                         way.push_back((segment, ts_val));
+                        bursts.push_back(burst);
                     }
                     newest = newest.max(start + count);
                 }
@@ -61,11 +71,9 @@ proptest! {
                     let follow = way.iter().zip(start..).take_while(|(next, wanted)| **next == (*wanted, ts_val));
                     let count = most.min(follow.count());
                     way.drain(..count);
+                    bursts.drain(..count);
                     let bytes = count as u32 * SEGMENT_BYTES;
                     prop_assert!(returns.take(at(start), bytes, ts_val), "{} of {}", count, start);
-                    if way.is_empty() {
-                        bursts = 0;
-                    }
                     prop_assert_eq!(returns.is_empty(now_ms), way.is_empty());
                 }
                 Step::Sent { count, back } => {
@@ -76,6 +84,23 @@ proptest! {
             }
         }
     }
+}
+
+/// A VM's timestamp is another one every millisecond, and what was let out at different times waits for one CPU.
+#[test]
+fn what_many_acks_let_out_is_known() {
+    let mut returns = Returns::default();
+    let bursts = 3 * Returns::RANGES as u32;
+    for burst in 0..bursts {
+        returns.note(burst * SEGMENT_BYTES, SEGMENT_BYTES, 100 + burst, burst);
+    }
+    for burst in 0..bursts {
+        let seq = burst * SEGMENT_BYTES;
+        assert!(!returns.take(seq, SEGMENT_BYTES, 100 + bursts), "the VM sends {burst} again");
+        assert!(returns.take(seq, SEGMENT_BYTES, 100 + burst), "{burst}");
+        assert!(!returns.take(seq, SEGMENT_BYTES, 100 + burst), "{burst} twice");
+    }
+    assert!(returns.is_empty(bursts));
 }
 
 #[test]
