@@ -69,12 +69,12 @@ static inline bool vflood_returns_change(struct vflood_returns *r, u32 i, u64 fr
 }
 
 /*
- * Has data joined the range that it follows on, which has an older timestamp? A VM's
+ * Joins data to the range that it follows on, which has an older timestamp. A VM's
  * timestamp is another one every millisecond, and a busy host lets out more bursts than
  * there is room for before the first comes by. What the VM then sends again of such a
  * range, with a timestamp between its oldest and newest, is taken for returning data.
  */
-static inline bool vflood_returns_join(struct vflood_returns *r, struct vflood_range data,
+static inline void vflood_returns_join(struct vflood_returns *r, struct vflood_range data,
 				       u32 ts_val, u32 now_ms)
 {
 	u32 try, i;
@@ -91,10 +91,9 @@ static inline bool vflood_returns_join(struct vflood_returns *r, struct vflood_r
 			if (vflood_returns_change(r, i, known,
 						  vflood_returns_range((u32)known,
 								       data.end)))
-				return true;
+				return;
 		}
 	}
-	return false;
 }
 
 /*
